@@ -1,0 +1,3 @@
+//! The protocol as state machines without I/O.
+
+pub mod store;

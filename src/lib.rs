@@ -1,0 +1,20 @@
+//! Tanist replaces distributed locks: peers without a leader replicate signed, versioned objects over
+//! QUIC, and a write names the hash of the version it read.
+//!
+//! ```text
+//! cli        commands of the `tanist` binary
+//! node       the runtime: driver loop, clock, entropy, configuration
+//! client     the SDK
+//! transport  QUIC endpoint, TLS identity, links
+//! storage    RocksDB, and memory with crash semantics
+//! engine     the protocol as state machines without I/O
+//! wire       frames, messages, the one encoding
+//! core       hashes, signatures, versions, causality, configuration
+//! ```
+//!
+//! An import goes down this list only; `client` uses `transport`, `wire` and `core` and nothing else.
+//! `core`, `wire` and `engine` know no clock, no network, no disk and no randomness: those are
+//! arguments, so that a test can step them.
+
+pub mod core;
+pub mod engine;
