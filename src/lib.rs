@@ -18,3 +18,4 @@
 
 pub mod core;
 pub mod engine;
+pub mod wire;

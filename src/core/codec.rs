@@ -45,21 +45,15 @@ pub enum DecodeError {
 /// # Panics
 /// Never for the types of this crate: none of them has a form that the encoding refuses.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
-    #[allow(
-        clippy::expect_used,
-        reason = "infallible for maps, sequences and integers in memory"
-    )]
+    #[allow(clippy::expect_used, reason = "infallible for maps, sequences and integers in memory")]
     bincode::serde::encode_to_vec(value, FORM).expect("an in-memory value encodes")
 }
 
 /// The value whose bytes are exactly `bytes`: a shorter, longer or otherwise spelt input is refused.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let kind = kind::<T>();
-    let (value, used) =
-        bincode::serde::decode_from_slice(bytes, FORM).map_err(|error| DecodeError::Malformed {
-            kind,
-            reason: error.to_string(),
-        })?;
+    let (value, used) = bincode::serde::decode_from_slice(bytes, FORM)
+        .map_err(|error| DecodeError::Malformed { kind, reason: error.to_string() })?;
     match bytes.len() - used {
         0 => Ok(value),
         left => Err(DecodeError::LeftOver { kind, left }),
@@ -84,14 +78,8 @@ mod tests {
 
     #[test]
     fn other_spellings_are_refused() {
-        assert!(matches!(
-            decode::<u32>(&[0, 0, 7]),
-            Err(DecodeError::Malformed { .. })
-        ));
-        assert!(matches!(
-            decode::<u32>(&[0, 0, 0, 7, 0]),
-            Err(DecodeError::LeftOver { left: 1, .. })
-        ));
+        assert!(matches!(decode::<u32>(&[0, 0, 7]), Err(DecodeError::Malformed { .. })));
+        assert!(matches!(decode::<u32>(&[0, 0, 0, 7, 0]), Err(DecodeError::LeftOver { left: 1, .. })));
         assert!(decode::<Option<u8>>(&[2, 1]).is_err());
         assert!(decode::<bool>(&[2]).is_err());
     }

@@ -45,9 +45,7 @@ pub struct PublicKey([u8; 32]);
 
 /// Bytes or a text are not an acceptable ed25519 public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not an ed25519 public key: it must be the canonical form of a point that is not of small order"
-)]
+#[error("not an ed25519 public key: it must be the canonical form of a point that is not of small order")]
 pub struct WeakKey;
 
 impl PublicKey {
@@ -59,8 +57,7 @@ impl PublicKey {
     /// Whether `signature` is this key's over exactly `message` (strict verification).
     pub fn verifies(&self, message: &[u8], signature: &Signature) -> bool {
         let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
-        VerifyingKey::from_bytes(&self.0)
-            .is_ok_and(|key| key.verify_strict(message, &signature).is_ok())
+        VerifyingKey::from_bytes(&self.0).is_ok_and(|key| key.verify_strict(message, &signature).is_ok())
     }
 }
 
@@ -70,11 +67,7 @@ impl TryFrom<[u8; 32]> for PublicKey {
     fn try_from(bytes: [u8; 32]) -> Result<Self, WeakKey> {
         let key = VerifyingKey::from_bytes(&bytes).map_err(|_| WeakKey)?;
         let canonical = key.to_edwards().compress().0 == bytes;
-        if canonical && !key.is_weak() {
-            Ok(PublicKey(bytes))
-        } else {
-            Err(WeakKey)
-        }
+        if canonical && !key.is_weak() { Ok(PublicKey(bytes)) } else { Err(WeakKey) }
     }
 }
 
@@ -179,24 +172,12 @@ mod tests {
     fn weak_and_foreign_spellings_of_keys_are_refused() {
         let mut identity = [0u8; 32];
         identity[0] = 1;
-        assert_eq!(
-            PublicKey::try_from(identity),
-            Err(WeakKey),
-            "the neutral point signs everything"
-        );
+        assert_eq!(PublicKey::try_from(identity), Err(WeakKey), "the neutral point signs everything");
         let mut non_canonical = [0xff; 32];
         non_canonical[0] = 0xee;
         non_canonical[31] = 0x7f;
-        assert_eq!(
-            PublicKey::try_from(non_canonical),
-            Err(WeakKey),
-            "p + 1 is a second spelling of 1"
-        );
-        assert_eq!(
-            PublicKey::try_from([2; 32]),
-            Err(WeakKey),
-            "not a point at all"
-        );
+        assert_eq!(PublicKey::try_from(non_canonical), Err(WeakKey), "p + 1 is a second spelling of 1");
+        assert_eq!(PublicKey::try_from([2; 32]), Err(WeakKey), "not a point at all");
     }
 
     #[test]
@@ -205,14 +186,7 @@ mod tests {
         let signature = key.sign(b"message");
         assert!(key.public().verifies(b"message", &signature));
         assert!(!key.public().verifies(b"massage", &signature));
-        assert!(
-            !SecretKey::from_seed(&[8; 32])
-                .public()
-                .verifies(b"message", &signature)
-        );
-        assert_eq!(
-            codec::decode::<Signature>(&codec::encode(&signature)),
-            Ok(signature)
-        );
+        assert!(!SecretKey::from_seed(&[8; 32]).public().verifies(b"message", &signature));
+        assert_eq!(codec::decode::<Signature>(&codec::encode(&signature)), Ok(signature));
     }
 }

@@ -40,24 +40,10 @@ pub const LIST_PAGE: usize = 1000;
 /// Counters that a node reserves durably at a time.
 pub const COUNTER_BLOCK: u64 = 1 << 16;
 
-const _: () = assert!(
-    VALUE_LEN + (VALUE_LEN / 2) < FRAME_LEN,
-    "a value travels in one frame with its header"
-);
-const _: () = assert!(
-    VALUE_LEN < BATCH_LEN && FRAME_LEN <= BATCH_LEN,
-    "the largest input fits into a batch"
-);
-const _: () = assert!(
-    SIBLINGS_ADMITTED < VERSIONS,
-    "a healed partition stays within what a decoder accepts"
-);
+const _: () =
+    assert!(VALUE_LEN + (VALUE_LEN / 2) < FRAME_LEN, "a value travels in one frame with its header");
+const _: () = assert!(VALUE_LEN < BATCH_LEN && FRAME_LEN <= BATCH_LEN, "the largest input fits into a batch");
+const _: () = assert!(SIBLINGS_ADMITTED < VERSIONS, "a healed partition stays within what a decoder accepts");
 const _: () = assert!(PAST_ACTORS_ADMITTED < PAST_ACTORS && PAST_ACTORS <= PAST_RANGES);
-const _: () = assert!(
-    MEMBERS < PAST_ACTORS_ADMITTED,
-    "every member may stamp every key"
-);
-const _: () = assert!(
-    BATCH_INPUTS < BATCH_ITEMS,
-    "one batch of inputs is one batch of signatures"
-);
+const _: () = assert!(MEMBERS < PAST_ACTORS_ADMITTED, "every member may stamp every key");
+const _: () = assert!(BATCH_INPUTS < BATCH_ITEMS, "one batch of inputs is one batch of signatures");

@@ -1,1 +1,3 @@
+//! What travels between nodes and clients: frames, and the messages in them.
 
+pub mod frame;
