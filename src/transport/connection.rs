@@ -139,10 +139,13 @@ impl Connection {
         }
     }
 
-    /// Closes the connection at once. What was written but not yet acknowledged may be lost; see
+    /// Closes the connection at once, if it still is one. What was written but not yet acknowledged may be lost; see
     /// [`Responder::respond`].
     pub fn close(&self, code: Code, reason: &str) {
-        self.0.quinn.close(code.varint(), reason.as_bytes());
+        // A second close would put "closed here" in the place of the reason the other side gave.
+        if self.0.quinn.close_reason().is_none() {
+            self.0.quinn.close(code.varint(), reason.as_bytes());
+        }
     }
 
     /// Waits until the connection is gone, and says why.

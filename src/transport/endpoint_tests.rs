@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used, reason = "a test that meets an error is to fail")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! What the tests of this layer share.
 
+#![allow(clippy::unwrap_used, reason = "a test that meets an error is to fail")]
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

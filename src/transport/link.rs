@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::links::{LinkEvent, Whoami};
+use super::peer::{LinkEvent, Whoami};
 use super::queue::{Batch, Held, Queue};
 use super::stream::{self, Outgoing};
 use super::{Code, Connection, ConnectionError};
@@ -210,18 +210,18 @@ async fn read_large(link: &Link, inbox: &Inbox) {
             Some(_) = reading.join_next() => {}
             stream = link.connection.0.quinn.accept_uni(), if reading.len() < LARGE_AT_ONCE => {
                 let Ok(incoming) = stream else { break };
-                reading.spawn(read_one(link.connection.0.quinn.clone(), incoming, inbox.clone()));
+                reading.spawn(read_one(link.connection.clone(), incoming, inbox.clone()));
             }
         }
     }
     while reading.join_next().await.is_some() {}
 }
 
-async fn read_one(quinn: quinn::Connection, mut incoming: RecvStream, inbox: Inbox) {
+async fn read_one(connection: Connection, mut incoming: RecvStream, inbox: Inbox) {
     match stream::read_frame(&mut incoming).await {
         Ok(Some(frame)) if frame.kind != HELLO => inbox.deliver(frame).await,
         Ok(None) | Err(ConnectionError::Dropped(_)) => {}
-        Ok(Some(_)) => quinn.close(Code::BAD_FRAME.varint(), b"a second hello"),
-        Err(error) => quinn.close(Code::BAD_FRAME.varint(), error.to_string().as_bytes()),
+        Ok(Some(_)) => connection.close(Code::BAD_FRAME, "a second hello"),
+        Err(error) => connection.close(Code::BAD_FRAME, &error.to_string()),
     }
 }

@@ -7,6 +7,7 @@
 //! connection  one request per stream, both ends of it
 //! stream      one frame on or off a stream, within bounds of size and time
 //! links       one connection per peer, dialled again whenever it breaks
+//! peer        what links are told about peers, and what they tell
 //! link        one such connection: its hello, its writer, its readers
 //! queue       what waits to be written to a peer
 //! ```
@@ -21,6 +22,7 @@ mod endpoint;
 mod error;
 mod link;
 mod links;
+mod peer;
 mod queue;
 mod stream;
 mod tls;
@@ -32,7 +34,8 @@ pub use admission::{Admission, Admitted};
 pub use connection::{Connection, Replies, Responder};
 pub use endpoint::{Endpoint, Options};
 pub use error::{Code, ConnectionError, DialError, EndpointError};
-pub use links::{DownReason, LinkEvent, LinkOptions, Links, Peer, Twin, Whoami};
+pub use links::Links;
+pub use peer::{DownReason, LinkEvent, LinkOptions, Peer, Twin, Whoami};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

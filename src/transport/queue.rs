@@ -167,10 +167,10 @@ mod tests {
         }
         assert!(!queue.push(frame(limits::FRAME_LEN + 1)), "no receiver would take it");
         let batch = queue.take().await;
-        let (bytes, _held) = batch.small.unwrap();
+        let (bytes, _held) = batch.small.expect("three small frames wait");
         let mut bytes = BytesMut::from(&bytes[..]);
         let mut small = Vec::new();
-        while let Some(frame) = Frame::take(&mut bytes).unwrap() {
+        while let Ok(Some(frame)) = Frame::take(&mut bytes) {
             small.push(frame.body.len());
         }
         assert_eq!(small, [1, 2, 3]);
