@@ -18,4 +18,5 @@
 
 pub mod core;
 pub mod engine;
+pub mod storage;
 pub mod wire;
