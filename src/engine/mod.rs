@@ -118,6 +118,7 @@ pub enum Input {
 
 /// Something that the driver is to do.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "an effect is moved once, to the driver")]
 pub enum Effect {
     /// Send this to a peer; it may be lost.
     Send {
