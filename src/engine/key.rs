@@ -361,6 +361,7 @@ impl State {
                     }
                     self.operations.insert(number, Operation::Gather(gather));
                 }
+                Some(Operation::Spread(spread)) if spread.answered && !self.is_awaited(&spread) => {}
                 Some(Operation::Forwarding(forwarding)) if forwarding.target == peer => {
                     self.forward_on(step, forwarding);
                 }

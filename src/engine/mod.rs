@@ -82,6 +82,7 @@ impl Default for Timing {
 
 /// Something that happened to the node.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "an input is moved once, to the engine")]
 pub enum Input {
     /// A client of this node asks something. The reply bears the same token.
     Request {

@@ -342,15 +342,18 @@ impl State {
             let requester = std::mem::replace(&mut spread.requester, Requester::Nobody);
             self.answer_spread(step, requester, &spread, &row)?;
         }
-        let me = self.identity.member;
-        let everybody =
-            self.replicas(spread.at.object).iter().all(|r| spread.holders.contains(r) || *r == me);
-        if spread.answered && everybody {
+        if spread.answered && !self.is_awaited(&spread) {
             return Ok(());
         }
         spread.batch = spread.batch.max(step.rows.touched());
         self.operations.insert(number, Operation::Spread(spread));
         Ok(())
+    }
+
+    /// Whether a replica that can be reached still misses the write. One that cannot is left to
+    /// repair: waiting for it would only fill the memory.
+    pub(super) fn is_awaited(&self, spread: &Spread) -> bool {
+        self.replicas(spread.at.object).iter().any(|r| self.up.contains(r) && !spread.holders.contains(r))
     }
 
     fn answer_spread(
@@ -399,7 +402,7 @@ impl State {
                 Report::Outcome => self.reply(step, requester, Outcome::Incomplete { copies, needed }),
             }
         }
-        if spread.answered && self.now >= spread.until {
+        if spread.answered && (self.now >= spread.until || !self.is_awaited(&spread)) {
             return Ok(());
         }
         spread.wake = self.now + self.timing.resend * if spread.answered { 4 } else { 1 };
