@@ -1,5 +1,7 @@
 //! Three machines, a network that loses nothing, and no clock: what one request does, step by step.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

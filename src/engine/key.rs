@@ -275,12 +275,8 @@ impl State {
     }
 
     /// Takes evidence that a peer found.
-    pub(super) fn evidence(&mut self, step: &mut Step<'_>, evidence: Evidence) -> Result<(), StoreError> {
-        let (first, second) = (evidence.first.stamp(), evidence.second.stamp());
-        if first.dot() == second.dot() && evidence.first != evidence.second {
-            self.note_equivocation(step, &evidence.first, &evidence.second);
-        }
-        Ok(())
+    pub(super) fn evidence(&mut self, step: &mut Step<'_>, evidence: &Evidence) {
+        self.note_equivocation(step, &evidence.first, &evidence.second);
     }
 
     fn note_equivocation(

@@ -323,7 +323,10 @@ impl State {
                 Ok(())
             }
             Message::Config(m) => self.learn_all(step, from, m),
-            Message::Evidence(m) => self.evidence(step, m),
+            Message::Evidence(m) => {
+                self.evidence(step, &m);
+                Ok(())
+            }
         }
     }
 
