@@ -18,4 +18,6 @@
 
 pub mod core;
 pub mod engine;
+#[cfg(feature = "transport")]
+pub mod transport;
 pub mod wire;
