@@ -18,6 +18,7 @@
 
 pub mod core;
 pub mod engine;
+pub mod storage;
 #[cfg(feature = "transport")]
 pub mod transport;
 pub mod wire;
