@@ -3,8 +3,6 @@
 //! This is the expensive part (signatures, hashes), so it runs off the engine's thread. A version
 //! that does not pass is left out and counted; the rest of its message goes on.
 
-use std::sync::Arc;
-
 use super::Input;
 use crate::core::chain::{Chain, Rights, SignedEntry};
 use crate::core::cluster::Configuration;
@@ -53,7 +51,7 @@ pub enum Ask {
     /// To list keys.
     List(List),
     /// To change the configuration.
-    Propose(SignedEntry),
+    Propose(Box<SignedEntry>),
     /// For the configuration.
     Config(AskConfig),
     /// How the node is.
@@ -163,7 +161,8 @@ pub fn request(
 ) -> Result<Request, Failure> {
     let decoded = registry::Request::decode(frame.clone()).map_err(|e| Failure::Malformed(e.to_string()))?;
     let verifier = Verifier::new(config, cache);
-    let reader = |namespace, key: &Key| verifier.reader(&client, namespace, key).map_err(failure(config, namespace));
+    let reader =
+        |namespace, key: &Key| verifier.reader(&client, namespace, key).map_err(failure(config, namespace));
     let ask = match decoded {
         registry::Request::Submit(submit) => {
             let namespace = submit.signed.write().namespace;
@@ -206,7 +205,7 @@ pub fn request(
             if !named || propose.signed.entry.chain == Chain::WriteEpochs {
                 return Err(Failure::Denied("only an administrator changes the configuration".to_owned()));
             }
-            Ask::Propose(propose.signed)
+            Ask::Propose(Box::new(propose.signed))
         }
         registry::Request::AskConfig(ask) => Ask::Config(ask),
         registry::Request::AskStatus(_) => Ask::Status,
@@ -333,4 +332,3 @@ fn failure(config: &Configuration, namespace: NamespaceId) -> impl Fn(Rejection)
         other => Failure::Rejected(other.to_string()),
     }
 }
-

@@ -180,7 +180,8 @@ impl<'a> Rows<'a> {
         for (key, value) in self.store.scan(prefix, after.map(|after| &after[..]), limit)? {
             union.insert(key, Some(Arc::new(rows::decode(&value)?)));
         }
-        let complete_to = if union.len() < limit { None } else { union.last_key_value().map(|(key, _)| key.clone()) };
+        let complete_to =
+            if union.len() < limit { None } else { union.last_key_value().map(|(key, _)| key.clone()) };
         let start = after.unwrap_or(prefix).clone();
         for (key, cell) in self.overlay.cells.range(start..) {
             if !key.starts_with(prefix) {

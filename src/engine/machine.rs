@@ -1,6 +1,6 @@
 //! One node, as a state machine: see [the engine](super) for how it is called.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::arrival::{Ask, Message, Request};
@@ -134,8 +134,7 @@ impl Machine {
                 self.state.request(&mut step, Requester::Client(token), request)?;
             }
             Input::Peer { from, envelope, message } => {
-                self.state.note_envelope(from, envelope);
-                self.state.peer(&mut step, from, message)?;
+                self.state.peer(&mut step, from, envelope, message)?;
             }
             Input::Behind { from, .. } => self.state.ask_config(&mut step, from),
             Input::PeerUp(peer) => {
@@ -191,7 +190,8 @@ impl Machine {
     pub fn synced(&mut self) {
         self.overlay.landed();
         let synced = self.overlay.synced();
-        let (free, held) = std::mem::take(&mut self.held).into_iter().partition(|(after, _)| *after <= synced);
+        let (free, held) =
+            std::mem::take(&mut self.held).into_iter().partition(|(after, _)| *after <= synced);
         self.held = held;
         let free: Vec<(u64, Effect)> = free;
         self.free.extend(free.into_iter().map(|(_, effect)| effect));
@@ -199,11 +199,11 @@ impl Machine {
 
     /// The effects that may leave now.
     pub fn released(&mut self) -> Vec<Effect> {
-        let envelope = self.state.envelope(self.overlay.synced());
+        let synced = self.overlay.synced();
         let mut effects = std::mem::take(&mut self.free);
         for effect in &mut effects {
-            if let Effect::Send { envelope: sent, .. } = effect {
-                *sent = envelope;
+            if let Effect::Send { to, envelope, .. } = effect {
+                *envelope = self.state.envelope(*to, synced);
             }
         }
         effects
@@ -250,6 +250,11 @@ impl State {
         requester: Requester,
         request: Request,
     ) -> Result<(), StoreError> {
+        if self.operations.len() >= limits::OPERATIONS && !matches!(request.ask, Ask::Status | Ask::Config(_))
+        {
+            self.fail(step, requester, Failure::Overloaded);
+            return Ok(());
+        }
         match request.ask.clone() {
             Ask::Submit { submission, on_conflict, may_read } => {
                 self.submit(step, requester, request, submission, on_conflict, may_read)
@@ -258,7 +263,7 @@ impl State {
             Ask::ReadValue(read) => self.read_value(step, requester, request, read),
             Ask::Outcome(ask) => self.outcome(step, requester, request, ask),
             Ask::List(list) => self.list(step, requester, list),
-            Ask::Propose(signed) => self.propose(step, requester, request, signed),
+            Ask::Propose(signed) => self.propose(step, requester, request, *signed),
             Ask::Config(have) => {
                 let config = self.entries_beyond(&have);
                 self.reply(step, requester, config);
@@ -273,7 +278,18 @@ impl State {
     }
 
     /// Routes a peer's message to what handles it.
-    fn peer(&mut self, step: &mut Step<'_>, from: MemberId, message: Message) -> Result<(), StoreError> {
+    fn peer(
+        &mut self,
+        step: &mut Step<'_>,
+        from: MemberId,
+        envelope: Envelope,
+        message: Message,
+    ) -> Result<(), StoreError> {
+        if let Message::Recall(recall) = &message {
+            // The question is about what was known before it.
+            self.recall(step, from, envelope.incarnation, *recall);
+        }
+        self.note_envelope(from, envelope);
         match message {
             Message::Exchange(m) => self.exchange(step, from, m),
             Message::Exchanged(m) => self.exchanged(step, from, m),
@@ -296,10 +312,7 @@ impl State {
             Message::Accept(m) => self.accept(step, from, m),
             Message::Accepted(m) => self.accepted(step, from, m),
             Message::Learn(m) => self.learn(step, from, m.decided),
-            Message::Recall(m) => {
-                self.recall(step, from, m);
-                Ok(())
-            }
+            Message::Recall(_) => Ok(()),
             Message::Recalled(m) => {
                 self.recalled(step, from, m);
                 Ok(())
@@ -309,12 +322,7 @@ impl State {
                 step.send(from, config);
                 Ok(())
             }
-            Message::Config(m) => {
-                for decided in m.entries {
-                    self.learn(step, from, decided)?;
-                }
-                Ok(())
-            }
+            Message::Config(m) => self.learn_all(step, from, m),
             Message::Evidence(m) => self.evidence(step, m),
         }
     }
@@ -360,8 +368,13 @@ impl State {
         self.unsigned.push(stamp);
     }
 
-    fn envelope(&self, synced: u64) -> Envelope {
-        Envelope { incarnation: self.identity.incarnation, synced }
+    /// Makes sure that the next counter is above one that was heard of.
+    pub(super) fn raise_counter(&mut self, step: &mut Step<'_>, heard: u64) {
+        if heard > self.next_counter {
+            self.next_counter = heard;
+            self.reserved = heard.saturating_add(limits::COUNTER_BLOCK);
+            step.rows.put(rows::counter(), rows::encode(&self.reserved));
+        }
     }
 
     fn status(&self, step: &Step<'_>) -> Status {
@@ -397,6 +410,3 @@ impl View for Nothing {
         Ok(Vec::new())
     }
 }
-
-/// What is known of members, by id.
-pub(super) type ByMember<T> = BTreeMap<MemberId, T>;

@@ -82,6 +82,7 @@ impl Default for Timing {
 
 /// Something that happened to the node.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "an input is moved once, to the engine")]
 pub enum Input {
     /// A client of this node asks something. The reply bears the same token.
     Request {
@@ -118,6 +119,7 @@ pub enum Input {
 
 /// Something that the driver is to do.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "an effect is moved once, to the driver")]
 pub enum Effect {
     /// Send this to a peer; it may be lost.
     Send {
