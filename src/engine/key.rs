@@ -236,6 +236,19 @@ impl State {
         Ok(None)
     }
 
+    /// Makes sure that the key's row can be read. One that does not decode is as good as lost: it goes,
+    /// with what rests on it, and the key is read from its peers before it counts again.
+    pub(super) fn check_row(&mut self, step: &mut Step<'_>, at: &At) -> Result<(), StoreError> {
+        match step.rows.key_row(&at.row) {
+            Err(StoreError::Damaged(_)) => {
+                step.rows.delete(at.row.clone());
+                self.mend(step, at)
+            }
+            Err(failed) => Err(failed),
+            Ok(_) => Ok(()),
+        }
+    }
+
     /// Throws away the key's index and reads the key from its peers.
     fn mend(&mut self, step: &mut Step<'_>, at: &At) -> Result<(), StoreError> {
         self.counters.damaged += 1;
