@@ -16,8 +16,11 @@
 //! `core`, `wire` and `engine` know no clock, no network, no disk and no randomness: those are
 //! arguments, so that a test can step them.
 
+pub mod client;
 pub mod core;
 pub mod engine;
+#[cfg(feature = "node")]
+pub mod node;
 pub mod storage;
 #[cfg(feature = "transport")]
 pub mod transport;
