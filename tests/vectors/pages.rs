@@ -132,12 +132,16 @@ fn pages_are_listed_and_guarded() {
     for path in pages {
         let name = path.strip_prefix(folder()).unwrap().to_str().unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        assert!(name == "README.md" || index.contains(&format!("({name})")), "README.md does not list {name}");
+        assert!(
+            name == "README.md" || index.contains(&format!("({name})")),
+            "README.md does not list {name}"
+        );
         let unbuilt = text.contains("Not built yet");
         assert!(unbuilt || text.contains("Guarded by"), "{name} does not say what guards it");
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let target = link.split('#').next().unwrap_or_default();
-            let found = target.is_empty() || target.contains("://") || path.parent().unwrap().join(target).exists();
+            let found =
+                target.is_empty() || target.contains("://") || path.parent().unwrap().join(target).exists();
             assert!(found, "{name} links to {link}");
         }
     }
