@@ -82,7 +82,7 @@ impl Admin {
         let deadline = Deadline::after(self.client.timeout() * 2);
         let mut pauses = pauses();
         let mut config = self.fresh().await?;
-        let mut proposed = false;
+        let (mut proposed, mut doubt, mut last) = (false, false, String::new());
         loop {
             let signed = self.sign(&config, change.clone());
             if let Err(error) = config.check_next(&signed) {
@@ -103,7 +103,7 @@ impl Admin {
             match (place, answer) {
                 (Some(held), _) if held.signed.entry.hash() == hash => return Ok(config),
                 // Another change has the place: on to the next one.
-                (Some(_), _) => {}
+                (Some(_), _) => last = "other changes were faster".into(),
                 (None, Ok(Proposed::Refused { why })) => {
                     return Err(AdminError::Node(Failure::Rejected(why)));
                 }
