@@ -37,6 +37,8 @@ pub const NAMESPACE_LEN: usize = 63;
 pub const POLICY_ITEMS: usize = 4096;
 /// Keys in one page of a listing at most.
 pub const LIST_PAGE: usize = 1000;
+/// Operations that a node is in the middle of at most; past it requests are answered `Overloaded`.
+pub const OPERATIONS: usize = 16_384;
 /// Counters that a node reserves durably at a time.
 pub const COUNTER_BLOCK: u64 = 1 << 16;
 

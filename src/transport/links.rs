@@ -72,11 +72,11 @@ impl Links {
                     slot
                 }
                 other => {
-                    if let Some(old) = other {
+                    if let Some(old) = &other {
                         old.removed.send_replace(true);
                     }
                     let slot = Arc::new(Slot::new(peer, inner.options.queue_len));
-                    tokio::spawn(keep_linked(inner.clone(), slot.clone()));
+                    tokio::spawn(keep_linked(inner.clone(), slot.clone(), other));
                     slot
                 }
             };
@@ -257,7 +257,13 @@ async fn run(inner: Arc<Inner>, slot: Arc<Slot>, link: Arc<Link>, streams: Strea
 }
 
 /// Dials a peer whenever there is no link to it, until it is removed.
-async fn keep_linked(inner: Arc<Inner>, slot: Arc<Slot>) {
+async fn keep_linked(inner: Arc<Inner>, slot: Arc<Slot>, replaced: Option<Arc<Slot>>) {
+    if let Some(old) = replaced {
+        // Under the old key the member goes down before it comes up under the new one.
+        let _no_link_yet = slot.current.lock().await;
+        let _ = old.up.subscribe().wait_for(Option::is_none).await;
+        drop(old.current.lock().await);
+    }
     let mut removed = slot.removed.subscribe();
     tokio::select! {
         biased;
@@ -308,7 +314,10 @@ async fn dial_once(inner: &Arc<Inner>, slot: &Slot) {
     for addr in addresses {
         match inner.endpoint.dial_link(addr, slot.key, inner.options.timing).await {
             Ok(connection) => {
-                if inner.establish(connection).await || slot_is_up(slot) {
+                // A task of its own, as half an installation must not be cancelled when the peer is removed.
+                let inner = inner.clone();
+                let established = tokio::spawn(async move { inner.establish(connection).await });
+                if established.await.unwrap_or(false) || slot_is_up(slot) {
                     return;
                 }
             }

@@ -1,3 +1,5 @@
+//! Links between two and three endpoints on loopback.
+
 #![allow(clippy::unwrap_used, reason = "a test that meets an error is to fail")]
 
 use std::net::UdpSocket;
@@ -265,4 +267,14 @@ async fn a_removed_peer_goes_down_and_is_not_dialled_again() {
         panic!("{gone:?}")
     };
     assert_eq!(code, Code::CHANGED);
+}
+
+#[tokio::test]
+async fn a_peer_with_another_key_is_another_connection() {
+    let (mut a, _b) = linked().await;
+    let rekeyed = Peer { member: member(2), key: secret(3).public(), addresses: Vec::new() };
+    a.links.update(vec![rekeyed]);
+    assert_eq!(a.event().await, LinkEvent::Down(member(2), DownReason::Lost(ConnectionError::ClosedHere)));
+    assert_eq!(a.links.level(member(2)), None);
+    assert!(!a.links.send(member(2), frame(1, 1)), "the new key has no link yet");
 }

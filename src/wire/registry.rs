@@ -38,6 +38,7 @@ macro_rules! messages {
     }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq)]
+        #[allow(clippy::large_enum_variant, reason = "a message is moved once, to whoever handles it")]
         pub enum $name {
             $($(#[$variant_doc])* $variant($variant),)*
         }

@@ -1,0 +1,55 @@
+# Every target does its own set-up, and all share one build: one profile (`--release`), one set of
+# targets (`--bins --tests`, so that features are the same), and warnings denied by the tools that
+# report them, never by RUSTFLAGS, which would build every dependency again.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+BIN := $(abspath $(or $(CARGO_TARGET_DIR),target))/release/tanist
+BUILD := cargo build --release --locked --bins --tests
+CARGO_DENY := 0.20.2
+
+.PHONY: help demo test check audit bench build setup rocksdb deny
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+demo: rocksdb ## show what Tanist promises, with real processes, in under a minute
+	@$(BUILD)
+	@$(BIN) demo $(ARGS)
+
+test: rocksdb ## run all tests
+	cargo test --release --locked
+	@if [ -e tests/python/run ]; then tests/python/run; fi
+
+check: rocksdb deny ## formatting, lints, documentation, dependencies, features
+	cargo fmt --all --check
+	cargo clippy --release --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked --no-deps --lib
+	.ci/check-features
+	cargo deny --locked check --hide-inclusion-graph licenses bans sources
+
+audit: setup deny ## known flaws of the dependencies; fetches the database of advisories
+	cargo deny --locked check advisories
+
+bench: rocksdb ## measure throughput and latency
+	cargo bench --profile release --locked --bench '*' -- $(ARGS)
+
+build: rocksdb ## build the binary; the last line of output is its path
+	@$(BUILD)
+	@echo $(BIN)
+
+# Packages of the system that the build needs and that are missing.
+setup:
+	@.ci/setup
+
+# RocksDB's C++ is most of the first build; this makes it short.
+rocksdb: setup
+	@.ci/build-rocksdb
+
+# Any version will do. In a target folder of its own, so that ours holds one build.
+deny: setup
+	@cargo deny --version >/dev/null 2>&1 || \
+		env -u CARGO_TARGET_DIR cargo install cargo-deny --locked --version '=$(CARGO_DENY)'

@@ -1,0 +1,54 @@
+//! Listing the keys that this node holds.
+
+use bytes::Bytes;
+
+use super::machine::{State, Step};
+use super::operation::Requester;
+use super::rows;
+use super::store::StoreError;
+use crate::core::limits;
+use crate::core::write::Body;
+use crate::wire::client::{List, ListedKey, Page};
+
+impl State {
+    /// Answers a page of keys. Keys that are deleted, or that the client does not want, take part in
+    /// the work of a page but not in its length, so a page can be empty and still have a next one.
+    pub(super) fn list(
+        &mut self,
+        step: &mut Step<'_>,
+        requester: Requester,
+        list: List,
+    ) -> Result<(), StoreError> {
+        let limit = usize::try_from(list.limit).unwrap_or(usize::MAX).clamp(1, limits::LIST_PAGE);
+        let prefix = rows::keys(list.namespace, &list.prefix);
+        let after: Option<Bytes> = list.after.as_ref().map(|key| rows::key(list.namespace, key));
+        let page = step.rows.key_rows(&prefix, after.as_ref(), limit)?;
+        let next = if page.len() == limit {
+            page.last().map(|(row, _)| rows::key_of(row)).transpose()?
+        } else {
+            None
+        };
+        let mut keys = Vec::new();
+        for (name, row) in page {
+            let live: Vec<_> = row
+                .siblings
+                .live()
+                .map(|version| {
+                    let write = version.write();
+                    let len = match write.body {
+                        Body::Put { len, .. } => Some(len),
+                        Body::Delete => None,
+                    };
+                    (write.generation, version.id(), len)
+                })
+                .collect();
+            let deleted = live.iter().all(|(_, _, len)| len.is_none());
+            let wanted = if list.conflicts { live.len() > 1 } else { !deleted };
+            if wanted {
+                keys.push(ListedKey { key: rows::key_of(&name)?, live });
+            }
+        }
+        self.reply(step, requester, Page { keys, next });
+        Ok(())
+    }
+}

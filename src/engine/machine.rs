@@ -1,0 +1,420 @@
+//! One node, as a state machine: see [the engine](super) for how it is called.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::arrival::{Ask, Message, Request};
+use super::batch::{Overlay, Rows};
+use super::chain::Proposals;
+use super::operation::{Operations, Requester};
+use super::recall::Recollection;
+use super::rows;
+use super::store::{Batch, StoreError, View};
+use super::{Counters, Effect, Identity, Input, Millis, Timing};
+use crate::core::chain::{Chain, Decided};
+use crate::core::cluster::{ConfigError, Configuration};
+use crate::core::hash::Hash;
+use crate::core::identity::{ActorId, MemberId};
+use crate::core::limits;
+use crate::core::object::ObjectId;
+use crate::core::placement;
+use crate::core::signature::sign_batch;
+use crate::core::stamp::SignedStamp;
+use crate::wire::client::{Failure, Status};
+use crate::wire::peer::Envelope;
+use crate::wire::registry::{PeerMessage, Reply};
+
+/// One node.
+pub struct Machine {
+    pub(super) state: State,
+    overlay: Overlay,
+    /// Effects that wait for a batch, in the order of their batches.
+    held: Vec<(u64, Effect)>,
+    /// Effects that may leave.
+    free: Vec<Effect>,
+    /// The batch that makes this start's numbers its own: nothing leaves before it is synced.
+    first: u64,
+}
+
+/// Why a machine cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A stored entry of the configuration does not verify.
+    #[error("the stored configuration is damaged: {0}")]
+    Config(#[from] ConfigError),
+}
+
+/// What a node keeps in memory.
+pub(super) struct State {
+    pub(super) identity: Identity,
+    pub(super) actor: ActorId,
+    pub(super) timing: Timing,
+    pub(super) config: Arc<Configuration>,
+    pub(super) now: Millis,
+    pub(super) disk_full: bool,
+    pub(super) up: BTreeSet<MemberId>,
+    pub(super) operations: Operations,
+    pub(super) proposals: Proposals,
+    pub(super) recollection: Recollection,
+    pub(super) equivocators: BTreeSet<ActorId>,
+    pub(super) counters: Counters,
+    /// The next event or ballot number, and the end of those reserved durably.
+    next_counter: u64,
+    reserved: u64,
+    /// Stamps of the current batch, to be signed when it is closed.
+    unsigned: Vec<Arc<SignedStamp>>,
+}
+
+/// One step: what it reads and writes, and what it lets out.
+pub(super) struct Step<'a> {
+    pub(super) rows: Rows<'a>,
+    out: Vec<Effect>,
+}
+
+impl Machine {
+    /// A node whose store's last batch is `last`, at `now`.
+    ///
+    /// `genesis` founds the cluster; later entries are read from the store.
+    pub fn new(
+        identity: Identity,
+        genesis: Decided,
+        timing: Timing,
+        now: Millis,
+        last: u64,
+        view: &dyn View,
+    ) -> Result<Self, StartError> {
+        let mut config = Configuration::found(genesis)?;
+        for chain in Chain::ALL {
+            let mut after = None;
+            loop {
+                let page = view.scan(&rows::entries(chain), after.as_deref(), 256)?;
+                let Some((last, _)) = page.last() else { break };
+                after = Some(last.clone());
+                for (_, row) in &page {
+                    config.extend(rows::decode(row)?)?;
+                }
+            }
+        }
+        let mut equivocators = BTreeSet::new();
+        for (row, _) in view.scan(&rows::equivocators(), None, limits::VERSIONS)? {
+            equivocators.insert(rows::equivocator_of(&row)?);
+        }
+        let reserved = view.get(&rows::counter())?.map_or(Ok(0), |row| rows::decode(&row))?;
+        let actor = ActorId::new(config.cluster(), identity.member, identity.incarnation);
+        let recollection = Recollection::new(&config, &identity, last, view)?;
+        let state = State {
+            actor,
+            timing,
+            config: Arc::new(config),
+            now,
+            disk_full: false,
+            up: BTreeSet::new(),
+            operations: Operations::new(reserved / limits::COUNTER_BLOCK),
+            proposals: Proposals::new(now),
+            recollection,
+            equivocators,
+            counters: Counters::default(),
+            // A fresh block at every start: what is left of the last one is never used.
+            next_counter: reserved,
+            reserved: reserved.saturating_add(limits::COUNTER_BLOCK),
+            unsigned: Vec::new(),
+            identity,
+        };
+        let free = vec![Effect::Configured(Arc::clone(&state.config))];
+        let mut overlay = Overlay::new(last);
+        Rows::new(view, &mut overlay).put(rows::counter(), rows::encode(&state.reserved));
+        Ok(Machine { state, overlay, held: Vec::new(), free, first: last + 1 })
+    }
+
+    /// Takes one input. An error means that the store cannot be trusted: end the process.
+    pub fn step(&mut self, now: Millis, input: Input, view: &dyn View) -> Result<(), StoreError> {
+        self.state.now = self.state.now.max(now);
+        let mut step = Step { rows: Rows::new(view, &mut self.overlay), out: Vec::new() };
+        step.rows.depend(self.first);
+        match input {
+            Input::Request { token, request } => {
+                self.state.request(&mut step, Requester::Client(token), request)?;
+            }
+            Input::Peer { from, envelope, message } => {
+                self.state.peer(&mut step, from, envelope, message)?;
+            }
+            Input::Behind { from, .. } => self.state.ask_config(&mut step, from),
+            Input::PeerUp(peer) => {
+                self.state.up.insert(peer);
+                self.state.recall_from(&mut step, peer);
+                self.state.resume_with(&mut step, peer)?;
+            }
+            Input::PeerDown(peer) => {
+                self.state.up.remove(&peer);
+                self.state.go_on_without(&mut step, peer)?;
+            }
+            Input::DiskFull(full) => self.state.disk_full = full,
+            Input::Tick => {
+                self.state.tick_operations(&mut step)?;
+                self.state.tick_proposals(&mut step)?;
+            }
+        }
+        let Step { rows, out } = step;
+        let after = rows.touched();
+        if after <= rows.synced() {
+            self.free.extend(out);
+        } else {
+            self.held.extend(out.into_iter().map(|effect| (after, effect)));
+        }
+        Ok(())
+    }
+
+    /// Closes the current batch, if it has changes and none is in flight: signs its stamps and
+    /// returns it to be written and synced.
+    pub fn close(&mut self) -> Option<Batch> {
+        if self.overlay.is_busy() || !self.overlay.is_dirty() {
+            return None;
+        }
+        let unsigned = std::mem::take(&mut self.state.unsigned);
+        let leaves: Vec<Hash> = unsigned.iter().map(|stamp| stamp.hash()).collect();
+        let proofs = sign_batch(&self.state.identity.key, self.state.config.cluster(), &leaves);
+        for (stamp, proof) in unsigned.iter().zip(proofs) {
+            stamp.attach(proof);
+        }
+        for (row, value) in self.state.recollection.take_rows() {
+            Rows::new(&Nothing, &mut self.overlay).put(row, value);
+        }
+        self.overlay.close()
+    }
+
+    /// Bytes that the current batch will write, roughly: close it before
+    /// [`limits::BATCH_LEN`].
+    pub fn weight(&self) -> usize {
+        self.overlay.weight()
+    }
+
+    /// The batch in flight is durable.
+    pub fn synced(&mut self) {
+        self.overlay.landed();
+        let synced = self.overlay.synced();
+        let (free, held) =
+            std::mem::take(&mut self.held).into_iter().partition(|(after, _)| *after <= synced);
+        self.held = held;
+        let free: Vec<(u64, Effect)> = free;
+        self.free.extend(free.into_iter().map(|(_, effect)| effect));
+    }
+
+    /// The effects that may leave now.
+    pub fn released(&mut self) -> Vec<Effect> {
+        let synced = self.overlay.synced();
+        let mut effects = std::mem::take(&mut self.free);
+        for effect in &mut effects {
+            if let Effect::Send { to, envelope, .. } = effect {
+                *envelope = self.state.envelope(*to, synced);
+            }
+        }
+        effects
+    }
+
+    /// When to step [`Input::Tick`] next, at the latest.
+    pub fn next_tick(&self) -> Millis {
+        self.state.operations.next_tick().min(self.state.next_proposal_tick())
+    }
+
+    /// What the node counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+
+    /// The configuration as the newest step left it.
+    pub fn config(&self) -> &Arc<Configuration> {
+        &self.state.config
+    }
+
+    /// Whether the node mints, votes and counts; if not, why.
+    pub fn counts(&self) -> Result<(), String> {
+        self.state.counts()
+    }
+}
+
+impl Step<'_> {
+    pub(super) fn emit(&mut self, effect: Effect) {
+        self.out.push(effect);
+    }
+
+    pub(super) fn send(&mut self, to: MemberId, message: impl Into<PeerMessage>) {
+        // The envelope is filled in when the message leaves.
+        let envelope = Envelope { incarnation: crate::core::identity::Incarnation([0; 16]), synced: 0 };
+        self.out.push(Effect::Send { to, envelope, message: message.into() });
+    }
+}
+
+impl State {
+    /// Routes a request to what serves it.
+    pub(super) fn request(
+        &mut self,
+        step: &mut Step<'_>,
+        requester: Requester,
+        request: Request,
+    ) -> Result<(), StoreError> {
+        if self.operations.len() >= limits::OPERATIONS && !matches!(request.ask, Ask::Status | Ask::Config(_))
+        {
+            self.fail(step, requester, Failure::Overloaded);
+            return Ok(());
+        }
+        match request.ask.clone() {
+            Ask::Submit { submission, on_conflict, may_read } => {
+                self.submit(step, requester, request, submission, on_conflict, may_read)
+            }
+            Ask::Read(read) => self.read(step, requester, request, read),
+            Ask::ReadValue(read) => self.read_value(step, requester, request, read),
+            Ask::Outcome(ask) => self.outcome(step, requester, request, ask),
+            Ask::List(list) => self.list(step, requester, list),
+            Ask::Propose(signed) => self.propose(step, requester, request, *signed),
+            Ask::Config(have) => {
+                let config = self.entries_beyond(&have);
+                self.reply(step, requester, config);
+                Ok(())
+            }
+            Ask::Status => {
+                let status = self.status(step);
+                self.reply(step, requester, status);
+                Ok(())
+            }
+        }
+    }
+
+    /// Routes a peer's message to what handles it.
+    fn peer(
+        &mut self,
+        step: &mut Step<'_>,
+        from: MemberId,
+        envelope: Envelope,
+        message: Message,
+    ) -> Result<(), StoreError> {
+        if let Message::Recall(recall) = &message {
+            // The question is about what was known before it.
+            self.recall(step, from, envelope.incarnation, *recall);
+        }
+        self.note_envelope(from, envelope);
+        match message {
+            Message::Exchange(m) => self.exchange(step, from, m),
+            Message::Exchanged(m) => self.exchanged(step, from, m),
+            Message::Forward { operation, request } => {
+                let requester = Requester::Peer { member: from, operation };
+                match *request {
+                    Ok(request) => self.request(step, requester, request),
+                    Err(failure) => {
+                        self.reply(step, requester, failure);
+                        Ok(())
+                    }
+                }
+            }
+            Message::Forwarded { operation, reply } => {
+                self.forwarded(step, operation, *reply);
+                Ok(())
+            }
+            Message::Prepare(m) => self.prepare(step, from, m),
+            Message::Promise(m) => self.promise(step, from, m),
+            Message::Accept(m) => self.accept(step, from, m),
+            Message::Accepted(m) => self.accepted(step, from, m),
+            Message::Learn(m) => self.learn(step, from, m.decided),
+            Message::Recall(_) => Ok(()),
+            Message::Recalled(m) => {
+                self.recalled(step, from, m);
+                Ok(())
+            }
+            Message::AskConfig(have) => {
+                let config = self.entries_beyond(&have);
+                step.send(from, config);
+                Ok(())
+            }
+            Message::Config(m) => self.learn_all(step, from, m),
+            Message::Evidence(m) => {
+                self.evidence(step, &m);
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers whoever asked.
+    pub(super) fn reply(&mut self, step: &mut Step<'_>, requester: Requester, reply: impl Into<Reply>) {
+        let reply = reply.into();
+        match requester {
+            Requester::Client(token) => step.emit(Effect::Reply { token, reply }),
+            Requester::Peer { member, operation } => self.reply_forwarded(step, member, operation, reply),
+            Requester::Nobody => {}
+        }
+    }
+
+    /// Answers that nothing was done.
+    pub(super) fn fail(&mut self, step: &mut Step<'_>, requester: Requester, failure: Failure) {
+        self.reply(step, requester, failure);
+    }
+
+    /// The replicas of an object, the preferred coordinator first.
+    pub(super) fn replicas(&self, object: ObjectId) -> Vec<MemberId> {
+        placement::replicas(self.config.current(), object)
+    }
+
+    /// Whether a message to `member` has a chance, or `member` is this node itself.
+    pub(super) fn reaches(&self, member: MemberId) -> bool {
+        member == self.identity.member || self.up.contains(&member)
+    }
+
+    /// A number that this actor never used and never will again. It may be used at once: nothing
+    /// that bears it leaves before the reservation is synced, since both are in one batch.
+    pub(super) fn next_counter(&mut self, step: &mut Step<'_>) -> u64 {
+        if self.next_counter >= self.reserved {
+            self.reserved = self.next_counter.saturating_add(limits::COUNTER_BLOCK);
+            step.rows.put(rows::counter(), rows::encode(&self.reserved));
+        }
+        self.next_counter += 1;
+        self.next_counter
+    }
+
+    /// Has a stamp of this batch signed when the batch is closed.
+    pub(super) fn sign_later(&mut self, stamp: Arc<SignedStamp>) {
+        self.unsigned.push(stamp);
+    }
+
+    /// Makes sure that the next counter is above one that was heard of.
+    pub(super) fn raise_counter(&mut self, step: &mut Step<'_>, heard: u64) {
+        if heard > self.next_counter {
+            self.next_counter = heard;
+            self.reserved = heard.saturating_add(limits::COUNTER_BLOCK);
+            step.rows.put(rows::counter(), rows::encode(&self.reserved));
+        }
+    }
+
+    fn status(&self, step: &Step<'_>) -> Status {
+        let me = self.identity.member;
+        let others = self.config.current().members.iter().filter(|member| member.id != me);
+        Status {
+            version: self.identity.software.clone(),
+            member: me,
+            incarnation: self.identity.incarnation,
+            counts: self.counts(),
+            synced: step.rows.synced(),
+            chains: Chain::ALL.map(|chain| self.config.length(chain)),
+            peers: others.map(|member| (member.id, self.up.contains(&member.id))).collect(),
+            counters: self.counters.named(),
+        }
+    }
+}
+
+/// A store without rows: what is put when a batch is closed reads nothing.
+struct Nothing;
+
+impl View for Nothing {
+    fn get(&self, _: &[u8]) -> Result<Option<bytes::Bytes>, StoreError> {
+        Ok(None)
+    }
+
+    fn scan(
+        &self,
+        _: &[u8],
+        _: Option<&[u8]>,
+        _: usize,
+    ) -> Result<Vec<(bytes::Bytes, bytes::Bytes)>, StoreError> {
+        Ok(Vec::new())
+    }
+}
