@@ -296,6 +296,7 @@ async fn serve_peers(
         match event {
             LinkEvent::Up(peer) => {
                 tracing::info!(%peer, "a peer is connected");
+                twins.linked();
                 mailbox.post([Letter::news(Input::PeerUp(peer))]);
             }
             LinkEvent::Down(peer, reason) => {
