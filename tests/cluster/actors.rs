@@ -101,10 +101,61 @@ async fn a_data_directory_serves_one_node_at_a_time() {
     soon(cluster.counts(1)).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_restored_from_an_old_copy_notices_it_and_becomes_a_new_actor_in_place() {
+    let mut cluster = Cluster::three().await;
+    let namespace = cluster.namespace(1, "carts").await;
+    let before = cluster.create(1, namespace, "before", b"copy").await;
+    let listed = cluster.status(1).await.incarnation;
+    cluster.take(1).stop().await.unwrap();
+    let data = cluster.founded.nodes[0].data();
+    let copy = tempfile::tempdir().unwrap();
+    copy_all(&data, copy.path());
+    cluster.start(1).await;
+    cluster.counts(1).await;
+    let after = cluster.create(1, namespace, "after", b"copy").await;
+    cluster.take(1).stop().await.unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+    copy_all(copy.path(), &data);
+
+    cluster.start(1).await;
+    let status = eventually(async || {
+        let status = cluster.status(1).await;
+        (status.incarnation != listed).then_some(status)
+    })
+    .await;
+    assert!(status.counts.unwrap_err().contains("new actor"));
+    // It serves as before, by forwarding, and the same process keeps its clients and its links.
+    for (key, id) in [("before", before), ("after", after)] {
+        let live = cluster.read(1, namespace, key).await;
+        assert_eq!(live, [(id, Bytes::from_static(b"copy"))]);
+    }
+    cluster.create(1, namespace, "new", b"by forwarding").await;
+    assert_eq!(cluster.counter(1, "stamped").await, 0);
+    // The new name is durable: after another start it is the same one.
+    cluster.take(1).stop().await.unwrap();
+    cluster.start(1).await;
+    assert_eq!(cluster.status(1).await.incarnation, status.incarnation);
+}
+
 /// The folder of node `n`, without its data.
 fn copy_node(cluster: &Cluster, n: usize, to: &std::path::Path) {
     let from = &cluster.founded.nodes[n - 1];
     for file in ["node.key", "node.toml", "cluster", "secret"] {
-        std::fs::copy(from.path().join(file), to.join(file)).unwrap();
+        std::fs::copy(from.path().join(file), to.join(file)).expect("copies");
+    }
+}
+
+/// A folder with all that is in it.
+fn copy_all(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).expect("creates");
+    for entry in std::fs::read_dir(from).expect("reads") {
+        let entry = entry.expect("reads");
+        let to = to.join(entry.file_name());
+        if entry.file_type().expect("reads").is_dir() {
+            copy_all(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).expect("copies");
+        }
     }
 }
