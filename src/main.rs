@@ -1,1 +1,3 @@
+//! The `tanist` binary.
+
 fn main() {}

@@ -36,6 +36,7 @@ impl State {
             return Ok(());
         }
         let at = At::new(exchange.namespace, exchange.key);
+        self.check_row(step, &at)?;
         let merged = self.merge(step, &at, exchange.copies, &exchange.superseded)?;
         let row = merged.row;
         let lacks = self.lacks(step, &at, &row, &exchange.live)?;
@@ -49,7 +50,10 @@ impl State {
             Some(write) => self.known(step, &at, &row, write)?,
             None => Known::Nothing,
         };
-        let superseded = self.claims(step, &at, &row, &exchange.live)?;
+        // A write that was asked about may be superseded by one that the sender never saw, and be
+        // unknown to it: a retry must find it all the same (attack 4a).
+        let asked: Vec<WriteId> = exchange.live.iter().chain(&exchange.about).copied().collect();
+        let superseded = self.claims(step, &at, &row, &asked)?;
         let (versions, values) = if exchange.fetch {
             self.copies_beyond(step, &at, &row, &exchange.live)?
         } else {
@@ -79,6 +83,7 @@ impl State {
         mut answer: Exchanged,
     ) -> Result<(), StoreError> {
         let at = At::new(answer.namespace, answer.key.clone());
+        self.check_row(step, &at)?;
         if self.is_equivocator(from) {
             answer.counts = false;
         }
