@@ -22,6 +22,8 @@ pub mod cli;
 pub mod client;
 pub mod core;
 pub mod engine;
+#[cfg(feature = "node")]
+pub mod node;
 pub mod storage;
 #[cfg(feature = "transport")]
 pub mod transport;
