@@ -1,3 +1,5 @@
-//! The `tanist` binary.
+//! The `tanist` binary: its commands are in `tanist::cli`.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    tanist::cli::main()
+}
