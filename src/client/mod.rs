@@ -72,10 +72,15 @@ mod version;
 #[cfg(feature = "client")]
 mod write;
 
-#[cfg(all(test, feature = "client"))]
+#[cfg(feature = "client")]
+#[cfg(test)]
 mod fake;
-#[cfg(all(test, feature = "client"))]
+#[cfg(feature = "client")]
+#[cfg(test)]
 mod tests;
+#[cfg(feature = "client")]
+#[cfg(test)]
+mod write_tests;
 
 #[cfg(feature = "client")]
 pub use self::{
