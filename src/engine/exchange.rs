@@ -50,7 +50,10 @@ impl State {
             Some(write) => self.known(step, &at, &row, write)?,
             None => Known::Nothing,
         };
-        let superseded = self.claims(step, &at, &row, &exchange.live)?;
+        // A write that was asked about may be superseded by one that the sender never saw, and be
+        // unknown to it: a retry must find it all the same (attack 4a).
+        let asked: Vec<WriteId> = exchange.live.iter().chain(&exchange.about).copied().collect();
+        let superseded = self.claims(step, &at, &row, &asked)?;
         let (versions, values) = if exchange.fetch {
             self.copies_beyond(step, &at, &row, &exchange.live)?
         } else {

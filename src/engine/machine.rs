@@ -21,17 +21,19 @@ use crate::core::placement;
 use crate::core::signature::sign_batch;
 use crate::core::stamp::SignedStamp;
 use crate::wire::client::{Failure, Status};
-use crate::wire::peer::Envelope;
+use crate::wire::frame::Frame;
+use crate::wire::peer::{Envelope, Forwarded};
 use crate::wire::registry::{PeerMessage, Reply};
+use crate::wire::values::Values;
 
 /// One node.
 pub struct Machine {
     pub(super) state: State,
     overlay: Overlay,
     /// Effects that wait for a batch, in the order of their batches.
-    held: Vec<(u64, Effect)>,
+    held: Vec<(u64, Out)>,
     /// Effects that may leave.
-    free: Vec<Effect>,
+    free: Vec<Out>,
     /// The batch that makes this start's numbers its own: nothing leaves before it is synced.
     first: u64,
 }
@@ -71,7 +73,17 @@ pub(super) struct State {
 /// One step: what it reads and writes, and what it lets out.
 pub(super) struct Step<'a> {
     pub(super) rows: Rows<'a>,
-    out: Vec<Effect>,
+    out: Vec<Out>,
+}
+
+/// What a step lets out, as it is until it leaves.
+#[derive(Debug)]
+enum Out {
+    /// An effect.
+    Effect(Effect),
+    /// An answer for a client of another node. It is encoded when it leaves: it may show a version
+    /// whose stamp is signed only when the batch is closed.
+    Forwarded { to: MemberId, operation: u64, reply: Box<Reply> },
 }
 
 impl Machine {
@@ -123,7 +135,7 @@ impl Machine {
             unsigned: Vec::new(),
             identity,
         };
-        let free = vec![Effect::Configured(Arc::clone(&state.config))];
+        let free = vec![Out::Effect(Effect::Configured(Arc::clone(&state.config)))];
         let mut overlay = Overlay::new(last);
         Rows::new(view, &mut overlay).put(rows::counter(), rows::encode(&state.reserved));
         Ok(Machine { state, overlay, held: Vec::new(), free, first: last + 1 })
@@ -198,14 +210,14 @@ impl Machine {
         let (free, held) =
             std::mem::take(&mut self.held).into_iter().partition(|(after, _)| *after <= synced);
         self.held = held;
-        let free: Vec<(u64, Effect)> = free;
+        let free: Vec<(u64, Out)> = free;
         self.free.extend(free.into_iter().map(|(_, effect)| effect));
     }
 
     /// The effects that may leave now.
     pub fn released(&mut self) -> Vec<Effect> {
         let synced = self.overlay.synced();
-        let mut effects = std::mem::take(&mut self.free);
+        let mut effects: Vec<Effect> = std::mem::take(&mut self.free).into_iter().map(Out::leave).collect();
         for effect in &mut effects {
             if let Effect::Send { to, envelope, .. } = effect {
                 *envelope = self.state.envelope(*to, synced);
@@ -237,14 +249,36 @@ impl Machine {
 
 impl Step<'_> {
     pub(super) fn emit(&mut self, effect: Effect) {
-        self.out.push(effect);
+        self.out.push(Out::Effect(effect));
+    }
+
+    /// Answers the node that forwarded a request.
+    pub(super) fn send_forwarded(&mut self, to: MemberId, operation: u64, reply: Reply) {
+        self.out.push(Out::Forwarded { to, operation, reply: Box::new(reply) });
     }
 
     pub(super) fn send(&mut self, to: MemberId, message: impl Into<PeerMessage>) {
-        // The envelope is filled in when the message leaves.
-        let envelope = Envelope { incarnation: crate::core::identity::Incarnation([0; 16]), synced: 0 };
-        self.out.push(Effect::Send { to, envelope, message: message.into() });
+        self.out.push(Out::Effect(to_send(to, message)));
     }
+}
+
+impl Out {
+    fn leave(self) -> Effect {
+        match self {
+            Out::Effect(effect) => effect,
+            Out::Forwarded { to, operation, reply } => {
+                let Frame { kind, header, body } = reply.encode();
+                let values = if body.is_empty() { Values::none() } else { [body].into_iter().collect() };
+                to_send(to, Forwarded { operation, kind, header: header.to_vec(), values })
+            }
+        }
+    }
+}
+
+/// A message whose envelope is filled in when it leaves.
+fn to_send(to: MemberId, message: impl Into<PeerMessage>) -> Effect {
+    let envelope = Envelope { incarnation: crate::core::identity::Incarnation([0; 16]), synced: 0 };
+    Effect::Send { to, envelope, message: message.into() }
 }
 
 impl State {
@@ -340,7 +374,7 @@ impl State {
         let reply = reply.into();
         match requester {
             Requester::Client(token) => step.emit(Effect::Reply { token, reply }),
-            Requester::Peer { member, operation } => self.reply_forwarded(step, member, operation, reply),
+            Requester::Peer { member, operation } => step.send_forwarded(member, operation, reply),
             Requester::Nobody => {}
         }
     }

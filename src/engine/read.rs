@@ -10,7 +10,7 @@ use super::store::StoreError;
 use crate::core::identity::MemberId;
 use crate::core::limits;
 use crate::wire::client::{Failure, Listed, Read, ReadValue, Value, Versions};
-use crate::wire::peer::{Forward, Forwarded};
+use crate::wire::peer::Forward;
 use crate::wire::registry::Reply;
 use crate::wire::values::Values;
 
@@ -185,19 +185,6 @@ impl State {
                 self.fail(step, forwarding.requester, Failure::Unavailable(why));
             }
         }
-    }
-
-    /// Answers the node that forwarded a request.
-    pub(super) fn reply_forwarded(
-        &mut self,
-        step: &mut Step<'_>,
-        member: MemberId,
-        operation: u64,
-        reply: Reply,
-    ) {
-        let frame = reply.encode();
-        let (kind, header) = (frame.kind, frame.header.to_vec());
-        step.send(member, Forwarded { operation, kind, header, values: body(frame.body) });
     }
 }
 
