@@ -110,7 +110,7 @@ fn grant(
         "*" => None,
         name => {
             let found = config.policy().namespace(&namespace_name(name)?).map(|namespace| namespace.id);
-            let unknown = || failures::admin(global, &PolicyError::NoSuchNamespace.into(), "");
+            let unknown = || failures::policy(global, &PolicyError::NoSuchNamespace);
             Some(found.ok_or_else(unknown)?)
         }
     };

@@ -77,12 +77,17 @@ impl Writer<'_> {
                 sent = Some(prepared.clone());
                 Ok(())
             })
-            .await?;
-        if let (Some(path), Some(prepared), Written::Refused { .. }) = (self.receipt, &sent, &written) {
-            // It certainly changed nothing: run again, it can be refused again. A file that keeps its doubt
-            // is only too careful.
+            .await;
+        let nothing_changed = match &written {
+            Ok(Written::Refused { .. }) => true,
+            Ok(Written::Applied { .. }) => false,
+            Err(error) => error.nothing_changed(),
+        };
+        if let (true, Some(path), Some(prepared)) = (nothing_changed, self.receipt, &sent) {
+            // Run again, it can be refused again. A file that keeps its doubt is only too careful.
             let _ = save(path, prepared);
         }
+        let written = written?;
         let replaced = sent.map(|prepared| prepared.replaces().clone()).unwrap_or_default();
         Ok(Verdict { written, replaced })
     }
