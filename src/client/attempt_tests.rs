@@ -1,3 +1,5 @@
+//! The rules of attempts, each named after the attack it answers.
+
 //! The rules of the attempts, one by one.
 
 use super::*;

@@ -247,7 +247,12 @@ async fn serve(endpoint: Endpoint, node: Node) {
 
 fn known(config: &Configuration, have: [u64; 3]) -> Config {
     let new = Chain::ALL.iter().zip(have).flat_map(|(chain, have)| {
-        config.entries(*chain).iter().skip(have as usize).cloned().collect::<Vec<_>>()
+        config
+            .entries(*chain)
+            .iter()
+            .skip(have as usize)
+            .map(|decided| Decided::clone(decided))
+            .collect::<Vec<_>>()
     });
     Config { entries: new.collect(), lengths: lengths(config) }
 }

@@ -11,7 +11,7 @@ use super::fake::{
     versions, write,
 };
 use super::*;
-use crate::core::chain::ConfigChange;
+use crate::core::chain::{ConfigChange, Decided};
 use crate::core::cluster::Configuration;
 use crate::core::version::{SignedWrite, Version as Held};
 use crate::wire::client::{self as wire, Failure};
@@ -312,7 +312,7 @@ async fn attack_11_a_configuration_without_votes_is_not_believed() {
             let mut config = cluster.config.lock().unwrap();
             let mut longer = config.clone();
             extend(&mut longer, ConfigChange::AdvanceEpoch);
-            let mut entry = longer.entries(crate::core::chain::Chain::WriteEpochs)[0].clone();
+            let mut entry = Decided::clone(&longer.entries(crate::core::chain::Chain::WriteEpochs)[0]);
             entry.votes.truncate(1);
             let refused = config.extend(entry.clone());
             assert!(refused.is_err());

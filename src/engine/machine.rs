@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::arrival::{Ask, Message, Request};
 use super::batch::{Overlay, Rows};
 use super::chain::Proposals;
+use super::key::At;
 use super::operation::{Operations, Requester};
 use super::recall::Recollection;
 use super::rows;
@@ -66,6 +67,8 @@ pub(super) struct State {
     /// The next event or ballot number, and the end of those reserved durably.
     next_counter: u64,
     reserved: u64,
+    /// The batch that reserved them.
+    reserved_in: u64,
     /// Stamps of the current batch, to be signed when it is closed.
     unsigned: Vec<Arc<SignedStamp>>,
 }
@@ -78,6 +81,7 @@ pub(super) struct Step<'a> {
 
 /// What a step lets out, as it is until it leaves.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "an effect is moved once, to the driver")]
 enum Out {
     /// An effect.
     Effect(Effect),
@@ -116,6 +120,13 @@ impl Machine {
         }
         let reserved = view.get(&rows::counter())?.map_or(Ok(0), |row| rows::decode(&row))?;
         let actor = ActorId::new(config.cluster(), identity.member, identity.incarnation);
+        let mut operations = Operations::new(reserved / limits::COUNTER_BLOCK);
+        for (_, row) in view.scan(&rows::all_mending(), None, usize::MAX)? {
+            let (namespace, key) = rows::decode(&row)?;
+            let at = At::new(namespace, key);
+            operations.mending.insert(at.object);
+            operations.unmended.push(at);
+        }
         let recollection = Recollection::new(&config, &identity, last, view)?;
         let state = State {
             actor,
@@ -124,7 +135,7 @@ impl Machine {
             now,
             disk_full: false,
             up: BTreeSet::new(),
-            operations: Operations::new(reserved / limits::COUNTER_BLOCK),
+            operations,
             proposals: Proposals::new(now),
             recollection,
             equivocators,
@@ -132,6 +143,7 @@ impl Machine {
             // A fresh block at every start: what is left of the last one is never used.
             next_counter: reserved,
             reserved: reserved.saturating_add(limits::COUNTER_BLOCK),
+            reserved_in: last + 1,
             unsigned: Vec::new(),
             identity,
         };
@@ -157,6 +169,7 @@ impl Machine {
             Input::PeerUp(peer) => {
                 self.state.up.insert(peer);
                 self.state.recall_from(&mut step, peer);
+                self.state.resume_mending(&mut step)?;
                 self.state.resume_with(&mut step, peer)?;
             }
             Input::PeerDown(peer) => {
@@ -165,6 +178,7 @@ impl Machine {
             }
             Input::DiskFull(full) => self.state.disk_full = full,
             Input::Tick => {
+                self.state.resume_mending(&mut step)?;
                 self.state.tick_operations(&mut step)?;
                 self.state.tick_proposals(&mut step)?;
             }
@@ -353,7 +367,10 @@ impl State {
             Message::Learn(m) => self.learn(step, from, m.decided),
             Message::Recall(_) => Ok(()),
             Message::Recalled(m) => {
-                self.recalled(step, from, m);
+                // A member whose own data is new remembers nothing of anybody: that confirms nothing.
+                if self.config.lists(from, envelope.incarnation) {
+                    self.recalled(step, from, m);
+                }
                 Ok(())
             }
             Message::AskConfig(have) => {
@@ -400,7 +417,9 @@ impl State {
         if self.next_counter >= self.reserved {
             self.reserved = self.next_counter.saturating_add(limits::COUNTER_BLOCK);
             step.rows.put(rows::counter(), rows::encode(&self.reserved));
+            self.reserved_in = step.rows.current();
         }
+        step.rows.depend(self.reserved_in);
         self.next_counter += 1;
         self.next_counter
     }
@@ -412,10 +431,11 @@ impl State {
 
     /// Makes sure that the next counter is above one that was heard of.
     pub(super) fn raise_counter(&mut self, step: &mut Step<'_>, heard: u64) {
-        if heard > self.next_counter {
+        if heard > self.next_counter && heard < limits::COUNTERS {
             self.next_counter = heard;
             self.reserved = heard.saturating_add(limits::COUNTER_BLOCK);
             step.rows.put(rows::counter(), rows::encode(&self.reserved));
+            self.reserved_in = step.rows.current();
         }
     }
 
