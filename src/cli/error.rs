@@ -73,7 +73,9 @@ impl Failure {
             [] => "see `tanist --help`".to_owned(),
             next => next.join("  |  "),
         };
-        format!("error: {}\nstate: {}\nnext:  {next}\n", one_line(&self.what), one_line(&self.state))
+        // A write that ends with siblings was applied: that is no error.
+        let label = if self.exit == Exit::Siblings { "siblings:" } else { "error:" };
+        format!("{label} {}\nstate: {}\nnext:  {next}\n", one_line(&self.what), one_line(&self.state))
     }
 
     /// The object.

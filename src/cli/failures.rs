@@ -148,7 +148,8 @@ pub(super) fn admin(global: &Global, error: &AdminError, again: &str) -> Failure
     }
 }
 
-fn policy(global: &Global, error: &PolicyError) -> Failure {
+/// A change of the policy does not fit.
+pub(super) fn policy(global: &Global, error: &PolicyError) -> Failure {
     let namespaces = global.line(&["namespace", "list"]);
     let grants = global.line(&["grant", "list"]);
     match error {

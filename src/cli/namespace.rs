@@ -84,7 +84,9 @@ async fn create(args: &Create, global: &Global) -> Result<Exit, Failure> {
     let id = created.map_err(|error| failures::admin(global, &error, &again))?;
     let out = global.output();
     out.result(|| json!({ "name": args.name, "id": id.to_string() }), || id.to_string())?;
-    out.note(format!("{} is there: {}", args.name, global.line(&["create", &args.name, "KEY", "VALUE"])));
+    // An administrator's key alone may not write.
+    let next = Global { identity: None, ..global.clone() }.line(&["create", &args.name, "KEY", "VALUE"]);
+    out.note(format!("{} is there: {next}", args.name));
     Ok(Exit::Done)
 }
 

@@ -61,6 +61,17 @@ pub(super) async fn run(_args: &Args, global: &Global) -> Result<Exit, Failure> 
     }
 }
 
+/// The members that were asked, and their answers.
+fn by_name<'a>(
+    config: &'a Configuration,
+    answers: &'a Answers,
+) -> Vec<(&'a Member, &'a Result<Status, String>)> {
+    let members = config.current().members.iter();
+    let mut asked: Vec<_> = members.filter_map(|member| Some((member, answers.get(&member.id)?))).collect();
+    asked.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    asked
+}
+
 fn name(config: &Configuration, id: MemberId) -> String {
     config.member(id).map_or(id.to_string(), |member| member.name.clone())
 }
@@ -68,8 +79,7 @@ fn name(config: &Configuration, id: MemberId) -> String {
 fn to_text(config: &Configuration, answers: &Answers) -> String {
     let mut text = format!("cluster {}\n", config.cluster());
     let width = config.current().members.iter().map(|member| member.name.len()).max().unwrap_or(0);
-    for member in &config.current().members {
-        let Some(answer) = answers.get(&member.id) else { continue };
+    for (member, answer) in by_name(config, answers) {
         // Writing to a string does not fail.
         let _ = write!(text, "{:width$}  ", member.name);
         let status = match answer {
@@ -104,8 +114,7 @@ fn to_text(config: &Configuration, answers: &Answers) -> String {
 }
 
 fn to_json(config: &Configuration, answers: &Answers) -> Value {
-    let members = config.current().members.iter();
-    let nodes = members.filter_map(|member| Some((member, answers.get(&member.id)?)));
+    let nodes = by_name(config, answers).into_iter();
     let nodes: Vec<Value> = nodes.map(|(member, answer)| node_to_json(config, member, answer)).collect();
     json!({ "cluster": config.cluster().to_string(), "nodes": nodes })
 }

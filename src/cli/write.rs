@@ -68,35 +68,52 @@ impl Writer<'_> {
     /// Makes `pending`; its receipt is on the disk before it is sent.
     pub(super) async fn make(&self, pending: Pending<'_>) -> Result<Verdict, WriteError> {
         let mut sent = None;
-        let written = pending
-            .before_send(|prepared| {
-                if let Some(path) = self.receipt {
-                    // If this process dies, nobody knows whether it was sent.
-                    save(path, &prepared.clone().doubted())?;
-                }
-                sent = Some(prepared.clone());
-                Ok(())
-            })
-            .await?;
-        if let (Some(path), Some(prepared), Written::Refused { .. }) = (self.receipt, &sent, &written) {
-            // It certainly changed nothing: run again, it can be refused again. A file that keeps its doubt
-            // is only too careful.
-            let _ = save(path, prepared);
+        let pending = pending.before_send(|prepared| {
+            self.keep(&prepared.clone().doubted())?;
+            sent = Some(prepared.clone());
+            Ok(())
+        });
+        let written = pending.await;
+        if let Some(prepared) = &sent {
+            self.settle_receipt(prepared, &written);
         }
         let replaced = sent.map(|prepared| prepared.replaces().clone()).unwrap_or_default();
-        Ok(Verdict { written, replaced })
+        Ok(Verdict { written: written?, replaced })
     }
 
     /// Sends a saved write again, byte for byte.
     pub(super) async fn again(&self, receipt: &Receipt) -> Result<Verdict, WriteError> {
         let client = self.handle.client();
         // Known to have been applied is as good as applied again; also what was superseded since.
-        let known = client.outcome(receipt).await;
-        let written = match known {
-            Ok(Outcome::Applied { version, siblings, .. }) => Written::Applied { version, siblings },
-            _ => client.submit(receipt).await?,
+        let written = match client.outcome(receipt).await {
+            Ok(Outcome::Applied { version, siblings, .. }) => Ok(Written::Applied { version, siblings }),
+            _ => {
+                let kept = self.keep(&receipt.clone().doubted());
+                kept.map_err(|error| WriteError::Receipt(error.to_string()))?;
+                client.submit(receipt).await
+            }
         };
-        Ok(Verdict { written, replaced: receipt.replaces().clone() })
+        self.settle_receipt(receipt, &written);
+        Ok(Verdict { written: written?, replaced: receipt.replaces().clone() })
+    }
+
+    /// Saves the receipt, if it is to be saved. While its write is sent it is in doubt: if this process
+    /// dies, nobody knows whether it arrived.
+    fn keep(&self, receipt: &Receipt) -> io::Result<()> {
+        self.receipt.map_or(Ok(()), |path| save(path, receipt))
+    }
+
+    /// A write that certainly changed nothing leaves a receipt that is as little in doubt as before, so that,
+    /// sent again, it can be refused again.
+    fn settle_receipt(&self, receipt: &Receipt, written: &Result<Written, WriteError>) {
+        let nothing_changed = match written {
+            Ok(written) => written.is_refused(),
+            Err(error) => error.nothing_changed(),
+        };
+        if nothing_changed {
+            // A file that keeps its doubt is only too careful.
+            let _ = self.keep(receipt);
+        }
     }
 
     /// Reports the verdict.

@@ -1,0 +1,122 @@
+//! What needs no cluster.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::nodes::tanist;
+
+#[test]
+fn keygen_makes_a_secret_file_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("me.key");
+    let file = path.to_str().unwrap();
+    let made = tanist(&["keygen", file]).expect(0);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(made.text().len() == 64 && made.text().bytes().all(|byte| byte.is_ascii_hexdigit()), "{made:?}");
+    let pem = fs::read_to_string(&path).unwrap();
+    let secret = pem.lines().nth(1).unwrap();
+    assert!(!made.err.contains(secret) && !made.text().contains(secret));
+
+    let again = tanist(&["keygen", file]).expect(1);
+    assert!(again.err.contains("exists"), "{}", again.err);
+    assert_eq!(fs::read_to_string(&path).unwrap(), pem, "never written over");
+
+    let other = dir.path().join("other.key");
+    let json = tanist(&["keygen", other.to_str().unwrap(), "--json"]).expect(0).json();
+    assert_eq!(json["public_key"].as_str().map(str::len), Some(64));
+}
+
+#[test]
+fn a_cluster_of_two_is_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c");
+    let path = path.to_str().unwrap();
+    let refused = tanist(&["cluster", "new", path, "--nodes", "2"]).expect(2);
+    assert!(refused.err.contains("1 or 3"), "{}", refused.err);
+    assert!(!dir.path().join("c").exists());
+    for odd in ["a", "a=nowhere", "a=127.0.0.1:0", "=127.0.0.1:1", "a=127.0.0.1:1,rack=1"] {
+        tanist(&["cluster", "new", path, "--node", odd]).expect(2);
+    }
+    assert!(!dir.path().join("c").exists());
+}
+
+#[test]
+fn a_new_cluster_has_a_folder_for_each_node_and_secrets_are_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c");
+    let made =
+        tanist(&["cluster", "new", path.to_str().unwrap(), "--base-port", "7400", "--json"]).expect(0).json();
+    assert_eq!(made["nodes"].as_array().map(Vec::len), Some(3));
+    for file in ["admin.key", "client.key", "node-1/node.key", "node-2/secret", "node-3/secret"] {
+        let mode = fs::metadata(path.join(file)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{file}");
+    }
+    for file in ["cluster", "ticket", "node-1/node.toml", "node-1/cluster", "node-1/data"] {
+        assert!(path.join(file).exists(), "{file}");
+    }
+    let again = tanist(&["cluster", "new", path.to_str().unwrap()]).expect(1);
+    assert!(again.err.contains("exists"), "{}", again.err);
+}
+
+#[test]
+fn what_is_not_built_yet_says_so() {
+    for line in [
+        &["namespace", "create", "jobs", "--mode", "linearizable"][..],
+        &["namespace", "create", "jobs", "--mode", "siblings", "--owned-by", "billing"],
+    ] {
+        let answer = tanist(line).expect(1);
+        assert!(answer.err.contains("not built yet") && answer.out.is_empty(), "{answer:?}");
+    }
+    // There is no default.
+    tanist(&["namespace", "create", "jobs"]).expect(2);
+}
+
+#[test]
+fn a_line_that_makes_no_sense_exits_2_in_text_and_json() {
+    let text = tanist(&["create", "carts", "k", "v", "--stdin"]).expect(2);
+    assert_eq!(text.err.lines().count(), 3, "{}", text.err);
+    let json = tanist(&["get", "carts", "--json"]).expect(2).error();
+    assert_eq!((&json["kind"], &json["exit"]), (&"usage".into(), &2.into()));
+    let no_ticket = tanist(&["get", "carts", "k"]).expect(2);
+    assert!(no_ticket.err.contains("TANIST_TICKET"), "{}", no_ticket.err);
+    let help = tanist(&["--help"]).expect(0);
+    assert!(help.text().contains("Exit codes:") && help.text().contains("kinds:"));
+}
+
+/// Case 23, the part that is refused: the same words for every verb, and before anything is sent.
+#[test]
+fn case_23_what_cannot_be_a_key_is_refused_alike_by_every_verb() {
+    let long = "k".repeat(64 << 10);
+    let mut said = Vec::new();
+    for key in ["", &long] {
+        let verbs: [&[&str]; 9] = [
+            &["get", "carts", key],
+            &["create", "carts", key, "v"],
+            &["replace", "carts", key, "v", "--if", "absent"],
+            &["overwrite", "carts", key, "v"],
+            &["update", "carts", key, "--", "cat"],
+            &["delete", "carts", key, "--any"],
+            &["resolve", "carts", key, "--", "cat"],
+            &["show", "carts", key],
+            &["outcome", "carts", key, "receipt"],
+        ];
+        let answers: Vec<_> = verbs
+            .iter()
+            .map(|verb| {
+                let answer = tanist(&[verb, &["--json"][..]].concat());
+                // `--json` behind `--` is COMMAND's.
+                if verb.contains(&"--") { tanist(&[&["--json"], *verb].concat()) } else { answer }
+            })
+            .collect();
+        for answer in &answers {
+            assert_eq!(answer.code, 2, "{answer:?}");
+            assert_eq!(answer.error()["kind"], "invalid-key");
+            assert_eq!(answer.error()["message"], answers[0].error()["message"]);
+        }
+        said.push(answers[0].error()["message"].clone());
+    }
+    assert_eq!(
+        said,
+        ["a key has 1 to 1024 bytes, this one has 0", "a key has 1 to 1024 bytes, this one has 65536"]
+    );
+}
