@@ -16,6 +16,7 @@
 //! `core`, `wire` and `engine` know no clock, no network, no disk and no randomness: those are
 //! arguments, so that a test can step them.
 
+pub mod client;
 pub mod core;
 pub mod engine;
 pub mod storage;

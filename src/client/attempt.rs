@@ -1,0 +1,1 @@
+//! Which replica is asked when, and what the answers mean together: sans-IO.
