@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use super::attempt::Verdict;
 use super::client::Client;
 use super::prepare::{Prepared, Receipt};
 use super::version::Version;
@@ -13,6 +14,7 @@ use crate::core::limits;
 use crate::core::object::{InvalidKey, InvalidNamespaceName};
 use crate::transport::EndpointError;
 use crate::wire::client::Failure;
+use crate::wire::registry::Reply;
 
 /// A file is not an identity.
 #[derive(Debug, thiserror::Error)]
@@ -277,6 +279,16 @@ impl WriteError {
 }
 
 impl ReadError {
+    /// What a verdict means that is not the answer that was hoped for.
+    pub(super) fn from_verdict(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Answer(Reply::Failure(failure)) => Self::from_failure(failure),
+            Verdict::Answer(_) => ReadError::Forged("the answer does not belong to the question".into()),
+            Verdict::Forged(why) => ReadError::Forged(why),
+            Verdict::Unavailable(why) | Verdict::Unknown(why) => ReadError::Unavailable(why),
+        }
+    }
+
     pub(super) fn from_failure(failure: Failure) -> Self {
         match failure {
             Failure::Denied(why) => ReadError::Denied(why),

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::version::Version;
+use super::ambient;
+use super::error::WriteError;
+use super::siblings::Siblings;
+use super::version::{Version, Versions};
 use crate::core::codec::{self, DecodeError};
+use crate::core::limits;
 use crate::core::object::{Key, NamespaceId};
-use crate::core::stamp::SignedStamp;
+use crate::core::signature::sign_one;
 use crate::core::version::{SignedWrite, Stamps};
-use crate::core::write::WriteId;
+use crate::core::write::{Body, WRITE_FORMAT, Write, WriteId};
 use crate::wire::client::OnConflict;
 
-/// A signed write with its value, its parents' stamps and what to do on a conflict.
+/// A signed write with its value, the versions it replaces and what to do on a conflict.
 ///
 /// Saved before it is sent it is the *receipt* of the write: whoever has the bytes can submit the
 /// same write again, ask for its outcome, or settle it. It carries the value and needs no secret; anyone
@@ -21,13 +25,15 @@ use crate::wire::client::OnConflict;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prepared {
     pub(super) signed: Arc<SignedWrite>,
-    pub(super) presented: Vec<Arc<SignedStamp>>,
+    pub(super) replaces: Versions,
     pub(super) value: Bytes,
     pub(super) on_conflict: OnConflict,
+    /// Whether it was given an operation id: an earlier run may have sent it already.
+    pub(super) operation: bool,
     /// The same operation signed for the epoch before: what an earlier run may have sent.
     pub(super) earlier: Option<Arc<SignedWrite>>,
-    /// Whether an earlier run of the same operation is looked for before it is sent.
-    pub(super) operation: bool,
+    /// An earlier attempt may have been taken.
+    pub(super) doubted: bool,
 }
 
 /// What a write leaves in the hand of its author; the prepared write itself.
@@ -49,13 +55,18 @@ pub enum ReceiptError {
 
 const RECEIPT_FORMAT: u8 = 1;
 
+/// The context under which an operation id becomes a nonce. It never changes: a re-run of the same
+/// operation must be the same write.
+const OPERATION: &str = "tanist v1 nonce of an operation";
+
 #[derive(Serialize, Deserialize)]
 struct Form {
     signed: Arc<SignedWrite>,
-    presented: Vec<Arc<SignedStamp>>,
+    replaces: Versions,
     on_conflict: OnConflict,
-    earlier: Option<Arc<SignedWrite>>,
     operation: bool,
+    earlier: Option<Arc<SignedWrite>>,
+    doubted: bool,
     value: Vec<u8>,
 }
 
@@ -68,6 +79,11 @@ impl Prepared {
     /// The version that the write makes; without stamps, as nobody has seen it.
     pub fn version(&self) -> Version {
         Version::new(self.id(), self.signed.write().generation, Stamps::default())
+    }
+
+    /// The versions that it replaces.
+    pub fn replaces(&self) -> &Versions {
+        &self.replaces
     }
 
     /// The namespace.
@@ -100,14 +116,27 @@ impl Prepared {
         Prepared { on_conflict, ..self }
     }
 
+    /// The same write, after an attempt that may have been taken: a later refusal no longer means that
+    /// nothing happened (P5). A receipt in an [error](super::Unknown) is doubted already; one that is
+    /// found in a file, of a process that may have died after sending it, should be.
+    pub fn doubted(self) -> Self {
+        Prepared { doubted: true, ..self }
+    }
+
+    /// Every form in which the operation may have been sent.
+    pub(super) fn candidates(&self) -> impl Iterator<Item = &Arc<SignedWrite>> {
+        std::iter::once(&self.signed).chain(&self.earlier)
+    }
+
     /// Everything, for a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let form = Form {
             signed: self.signed.clone(),
-            presented: self.presented.clone(),
+            replaces: self.replaces.clone(),
             on_conflict: self.on_conflict,
-            earlier: self.earlier.clone(),
             operation: self.operation,
+            earlier: self.earlier.clone(),
+            doubted: self.doubted,
             value: self.value.to_vec(),
         };
         let mut bytes = vec![RECEIPT_FORMAT];
@@ -128,11 +157,79 @@ impl Prepared {
         }
         Ok(Prepared {
             signed: form.signed,
-            presented: form.presented,
+            replaces: form.replaces,
             value: form.value.into(),
             on_conflict: form.on_conflict,
-            earlier: form.earlier,
             operation: form.operation,
+            earlier: form.earlier,
+            doubted: form.doubted,
         })
     }
+}
+
+/// What a write is to be, before it is signed.
+pub(super) struct Draft<'a> {
+    pub(super) key: &'a Key,
+    pub(super) replaces: Versions,
+    /// `None` deletes.
+    pub(super) value: Option<Bytes>,
+    pub(super) on_conflict: OnConflict,
+    pub(super) operation: Option<&'a str>,
+}
+
+impl Siblings {
+    /// Signs a write.
+    ///
+    /// The write epoch is part of what is signed, so a re-run of an operation after the epoch advanced
+    /// has another id than the first run. The same operation is therefore signed for the epoch before,
+    /// too, and [submitting](super::Client::submit) it first asks whether either is known already.
+    pub(super) fn sign(&self, draft: Draft<'_>) -> Result<Prepared, WriteError> {
+        let body = draft.value.as_deref().map_or(Body::Delete, Body::put);
+        let value = draft.value.unwrap_or_default();
+        if value.len() > limits::VALUE_LEN {
+            return Err(WriteError::TooLarge { len: value.len() });
+        }
+        let config = self.client.configuration();
+        let identity = self.client.identity();
+        let write = Write {
+            format: WRITE_FORMAT,
+            cluster: config.cluster(),
+            namespace: self.namespace.id,
+            key: draft.key.clone(),
+            epoch: config.write_epoch(),
+            generation: draft.replaces.next_generation(),
+            parents: draft.replaces.ids(),
+            body,
+            author: identity.public(),
+            nonce: match draft.operation {
+                Some(operation) => operation_nonce(operation, self.namespace.id, draft.key),
+                None => ambient::random(),
+            },
+            fence: None,
+            wall_ms: if draft.operation.is_some() { 0 } else { ambient::wall_ms() },
+        };
+        let sign = |write: Write| {
+            let proof = sign_one(identity.secret(), write.cluster, write.id().into());
+            Arc::new(SignedWrite::new(write, proof, None))
+        };
+        let earlier = (draft.operation.is_some() && write.epoch > 1)
+            .then(|| sign(Write { epoch: write.epoch - 1, ..write.clone() }));
+        Ok(Prepared {
+            signed: sign(write),
+            replaces: draft.replaces,
+            value,
+            on_conflict: draft.on_conflict,
+            operation: draft.operation.is_some(),
+            earlier,
+            doubted: false,
+        })
+    }
+}
+
+/// The nonce of an operation on a key.
+pub(super) fn operation_nonce(operation: &str, namespace: NamespaceId, key: &Key) -> [u8; 16] {
+    let hash = blake3::derive_key(OPERATION, &codec::encode(&(operation, namespace, key)));
+    let mut nonce = [0; 16];
+    nonce.copy_from_slice(&hash[..16]);
+    nonce
 }

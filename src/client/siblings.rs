@@ -1,20 +1,23 @@
 //! The handle of a `siblings` namespace.
 
-use std::future::Future;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::client::Client;
 use super::error::{ReadError, UpdateError, WriteError};
+use super::exchange::Deadline;
 use super::get::Get;
 use super::list::List;
-use super::reading::{Conflict, Resolution};
+use super::reading::{Conflict, Resolution, Sibling};
 use super::update::{Change, Updated};
-use super::version::Basis;
+use super::version::{Basis, Version};
 use super::write::{Pending, Written};
 use crate::core::object::{NamespaceId, NamespaceName};
 use crate::core::policy::Namespace;
+use crate::core::write::WriteId;
 
 pub(super) type Resolver = dyn Fn(&Conflict) -> Resolution + Send + Sync;
 
@@ -94,27 +97,30 @@ impl Siblings {
         self.update_with(key, |current| std::future::ready(change(current))).await
     }
 
-    /// [`update`](Self::update) with a `change` that waits for something.
-    pub async fn update_with<F: Future<Output = Change>>(
-        &self,
-        key: impl AsRef<[u8]>,
-        change: impl FnMut(Option<Bytes>) -> F,
-    ) -> Result<Updated, UpdateError> {
-        let _ = (key, change);
-        unimplemented!()
-    }
-
     /// Writes what the handle's resolver makes of a key's siblings. `None` if there is nothing to resolve,
     /// or the resolver keeps them.
     pub async fn resolve(&self, key: impl AsRef<[u8]>) -> Result<Option<Written>, WriteError> {
-        let _ = key;
-        unimplemented!()
+        let reading = self.get(key).await?;
+        let Some(resolved) = reading.resolved.clone() else { return Ok(None) };
+        Pending::replace(self, reading.basis(), resolved).await.map(Some)
     }
 
-    /// Completes a basis that was given as text with the stamps that nodes hold of its versions.
+    /// Completes a basis that was given as text with the stamps that nodes hold of its versions: with
+    /// these, any node can take a write that names them. Writes do this by themselves.
     pub async fn complete(&self, basis: Basis) -> Result<Basis, ReadError> {
-        let _ = basis;
-        unimplemented!()
+        let bare = |version: &Version| version.causality().stamps().next().is_none();
+        if !basis.versions.iter().any(bare) {
+            return Ok(basis);
+        }
+        let deadline = Deadline::after(self.client.timeout());
+        let reading = self.read(basis.key()?, false, true, deadline).await?;
+        let held = reading.siblings.iter().chain(&reading.history).map(Sibling::version);
+        let held: BTreeMap<WriteId, &Version> = held.map(|version| (version.id(), version)).collect();
+        let versions = basis.versions.iter().map(|version| match held.get(&version.id()) {
+            Some(held) if held.generation() == version.generation() => (*held).clone(),
+            _ => version.clone(),
+        });
+        Ok(Basis { versions: versions.collect(), ..basis })
     }
 
     /// The keys that begin with `prefix`, in the order of their bytes, page by page. Not a snapshot.
@@ -125,5 +131,15 @@ impl Siblings {
     /// The keys that begin with `prefix` and have several live versions.
     pub fn conflicts(&self, prefix: impl AsRef<[u8]>) -> List<'_> {
         List::new(self, prefix.as_ref(), true)
+    }
+}
+
+impl fmt::Debug for Siblings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Siblings")
+            .field("name", self.name())
+            .field("id", &self.id())
+            .field("resolves", &self.resolver.is_some())
+            .finish_non_exhaustive()
     }
 }

@@ -89,10 +89,6 @@ impl Version {
     pub fn causality(&self) -> Causality<'_> {
         Causality(self)
     }
-
-    pub(super) fn stamps(&self) -> &Stamps {
-        &self.stamps
-    }
 }
 
 impl<'a> Causality<'a> {

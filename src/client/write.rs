@@ -3,16 +3,19 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::error::WriteError;
-use super::prepare::Prepared;
+use super::exchange::{Deadline, pauses};
+use super::prepare::{Draft, Prepared, operation_nonce};
 use super::reading::Head;
 use super::siblings::Siblings;
-use super::version::{Basis, Version};
+use super::version::{Basis, Version, Versions};
 use crate::core::object::{InvalidKey, Key};
-use crate::core::write::WriteId;
+use crate::core::version::SignedWrite;
+use crate::core::write::{Body, WriteId};
 use crate::wire::client::OnConflict;
 
 /// The verdict on a write.
@@ -56,7 +59,7 @@ pub struct Pending<'a> {
     hook: Option<Hook<'a>>,
 }
 
-type Hook<'a> = Box<dyn FnMut(&Prepared) -> std::io::Result<()> + Send + 'a>;
+type Hook<'a> = Box<dyn FnMut(&Prepared) -> std::io::Result<()> + Send + Sync + 'a>;
 
 /// What the write names as its parents.
 enum Kind {
@@ -89,14 +92,144 @@ impl<'a> Pending<'a> {
     /// Calls `hook` with every write before it is first sent, to save its receipt; an error keeps it from
     /// being sent. (A `create` over a deletion, or an `overwrite` that lost a race, sends a second one, after
     /// the first was refused.)
-    pub fn before_send(mut self, hook: impl FnMut(&Prepared) -> std::io::Result<()> + Send + 'a) -> Self {
+    pub fn before_send(
+        mut self,
+        hook: impl FnMut(&Prepared) -> std::io::Result<()> + Send + Sync + 'a,
+    ) -> Self {
         self.hook = Some(Box::new(hook));
         self
     }
 
     /// Signs the write without sending it. A `create` names nothing then.
     pub async fn prepare(self) -> Result<Prepared, WriteError> {
-        unimplemented!()
+        let (key, replaces) = self.parents().await?;
+        self.draft(&key, replaces)
+    }
+
+    pub(super) fn create(handle: &'a Siblings, key: Result<Key, InvalidKey>, value: Bytes) -> Self {
+        Self::new(handle, Kind::Create(key), Some(value))
+    }
+
+    pub(super) fn replace(handle: &'a Siblings, basis: Basis, value: Option<Bytes>) -> Self {
+        Self::new(handle, Kind::Replace(basis), value)
+    }
+
+    pub(super) fn overwrite(
+        handle: &'a Siblings,
+        key: Result<Key, InvalidKey>,
+        value: Option<Bytes>,
+    ) -> Self {
+        Self::new(handle, Kind::Overwrite(key), value)
+    }
+
+    fn new(handle: &'a Siblings, kind: Kind, value: Option<Bytes>) -> Self {
+        let on_conflict = OnConflict::Refuse;
+        Pending { handle, kind, value, on_conflict, operation: None, hook: None }
+    }
+
+    fn draft(&self, key: &Key, replaces: Versions) -> Result<Prepared, WriteError> {
+        self.handle.sign(Draft {
+            key,
+            replaces,
+            value: self.value.clone(),
+            on_conflict: self.on_conflict,
+            operation: self.operation.as_deref(),
+        })
+    }
+
+    /// The key, and what the write names first.
+    async fn parents(&self) -> Result<(Key, Versions), WriteError> {
+        if self.operation.is_some() {
+            // An operation is looked for in the epoch that is current and the one before.
+            self.handle.client.refresh().await?;
+        }
+        match &self.kind {
+            Kind::Create(key) => Ok((key.clone()?, Versions::absent())),
+            Kind::Replace(basis) => {
+                if basis.namespace.is_some_and(|namespace| namespace != self.handle.namespace.id) {
+                    return Err(WriteError::OtherNamespace);
+                }
+                let key = basis.key()?.clone();
+                // Without stamps a node that does not hold a parent has to take the others' word for it; who
+                // may not read has to hope that it holds them.
+                let basis = self.handle.complete(basis.clone()).await.unwrap_or_else(|_| basis.clone());
+                Ok((key, basis.versions))
+            }
+            Kind::Overwrite(key) => {
+                let key = key.clone()?;
+                let deadline = Deadline::after(self.handle.client.timeout());
+                let reading = self.handle.read(&key, false, false, deadline).await?;
+                Ok((key, reading.versions()))
+            }
+        }
+    }
+
+    async fn make(mut self) -> Result<Written, WriteError> {
+        let client = &self.handle.client;
+        let deadline = Deadline::after(client.timeout());
+        let mut pauses = pauses();
+        let mut expired = false;
+        let (key, mut replaces) = self.parents().await?;
+        loop {
+            let anything = matches!(self.kind, Kind::Overwrite(_));
+            if anything && self.value.is_none() && replaces.is_absent() {
+                return Ok(Written::Refused { reason: RefusedReason::Changed, current: Some(Vec::new()) });
+            }
+            let prepared = self.draft(&key, replaces.clone())?;
+            if let Some(hook) = &mut self.hook {
+                hook(&prepared).map_err(|error| WriteError::Receipt(error.to_string()))?;
+            }
+            let current = match client.submit_by(&prepared, deadline).await {
+                Ok(Written::Refused { reason, current }) => match self.own(&key, current.as_deref()) {
+                    // Sent again it is applied once more: the verdict has to come from enough replicas.
+                    Some(signed) => {
+                        let own = Prepared { signed, operation: false, ..prepared }.doubted();
+                        return client.submit_by(&own, deadline).await;
+                    }
+                    None => (reason, current),
+                },
+                // Nothing was done, and the write is new: it may as well be signed for the next epoch.
+                Err(WriteError::Expired { .. }) if !expired && client.refresh().await.is_ok() => {
+                    expired = true;
+                    continue;
+                }
+                verdict => return verdict,
+            };
+            let (reason, current) = current;
+            let Some(next) = self.again(&replaces, current.as_deref()) else {
+                return Ok(Written::Refused { reason, current });
+            };
+            replaces = next;
+            if !deadline.pause(&mut pauses).await {
+                return Ok(Written::Refused { reason, current });
+            }
+        }
+    }
+
+    /// What a refused write names next, if it is made again.
+    fn again(&self, replaces: &Versions, current: Option<&[Head]>) -> Option<Versions> {
+        let current = current?;
+        let versions: Versions = current.iter().map(|head| head.version().clone()).collect();
+        match self.kind {
+            Kind::Replace(_) => None,
+            Kind::Overwrite(_) => Some(versions),
+            Kind::Create(_) => {
+                let deleted = !current.is_empty() && current.iter().all(Head::is_delete);
+                (deleted && versions.ids() != replaces.ids()).then_some(versions)
+            }
+        }
+    }
+
+    /// The current version that an earlier run of this operation made.
+    fn own(&self, key: &Key, current: Option<&[Head]>) -> Option<Arc<SignedWrite>> {
+        let nonce = operation_nonce(self.operation.as_deref()?, self.handle.namespace.id, key);
+        let body = self.value.as_deref().map_or(Body::Delete, Body::put);
+        let author = self.handle.client.identity().public();
+        let own = current?.iter().map(Head::signed).find(|signed| {
+            let write = signed.write();
+            write.nonce == nonce && write.author == author && write.body == body
+        })?;
+        Some(own.clone())
     }
 }
 
@@ -105,7 +238,7 @@ impl<'a> IntoFuture for Pending<'a> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        unimplemented!()
+        Box::pin(self.make())
     }
 }
 
