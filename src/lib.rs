@@ -19,6 +19,8 @@
 pub mod client;
 pub mod core;
 pub mod engine;
+#[cfg(feature = "node")]
+pub mod node;
 pub mod storage;
 #[cfg(feature = "transport")]
 pub mod transport;
