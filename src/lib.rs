@@ -16,6 +16,9 @@
 //! `core`, `wire` and `engine` know no clock, no network, no disk and no randomness: those are
 //! arguments, so that a test can step them.
 
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 pub mod client;
 pub mod core;
 pub mod engine;
