@@ -57,6 +57,7 @@ pub(super) fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
     let folder = super::local::scratch("tanist-demo").map_err(|error| failed(&error))?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::failed("runtime", format!("cannot start threads: {error}")))?;
+    let cluster = folder.path().join("cluster");
     let told = runtime.block_on(async {
         let stop = process::stop_signal().map_err(|error| Failure::failed("signals", error))?;
         tokio::select! {
@@ -64,7 +65,7 @@ pub(super) fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
             () = stop => Err(Failure::failed("interrupted", "the demonstration was interrupted")
                 .state("its processes are stopped")
                 .next("tanist demo")),
-            told = tell(&folder.path().join("cluster"), args.broken, output) => told,
+            told = tell(&cluster, args.broken, output) => told,
         }
     });
     if args.keep {
