@@ -1,15 +1,170 @@
-//! `tanist namespace`.
+//! `tanist namespace`: creates, lists and drops namespaces.
 
-use super::args::Global;
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::args::{Global, namespace_name};
 use super::error::Failure;
 use super::exit::Exit;
+use super::failures;
+use crate::client::Mode;
+use crate::core::cluster::Configuration;
+use crate::core::policy::Namespace;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// List them
+    /// Create a namespace (needs an administrator's key)
+    Create(Create),
+    /// List namespaces
     List,
+    /// Drop a namespace with all that is in it (needs an administrator's key)
+    Drop {
+        /// The namespace
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
 }
 
-pub(super) async fn run(_command: &Command, _global: &Global) -> Result<Exit, Failure> {
-    Err(Failure::failed("not-built", "not built yet"))
+#[derive(Debug, clap::Args)]
+pub(super) struct Create {
+    /// 1 to 63 of a-z 0-9 . _ -, beginning with a letter or digit
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// What its keys promise; there is no default, and it stays so
+    #[arg(long, value_enum)]
+    mode: ModeArg,
+    /// Durable copies before a write is acknowledged; a majority of the replicas if absent
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    write_quorum: Option<u8>,
+    /// Take a write quorum so small that two concurrent writers may both not learn of it
+    #[arg(long, requires = "write_quorum")]
+    allow_silent_conflicts: bool,
+    /// Every key is fenced by the owner of this resource
+    #[arg(long, value_name = "RESOURCE")]
+    owned_by: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModeArg {
+    /// Available: concurrent writes are kept side by side
+    Siblings,
+    /// One value, read and replaced atomically
+    Linearizable,
+}
+
+pub(super) async fn run(command: &Command, global: &Global) -> Result<Exit, Failure> {
+    match command {
+        Command::Create(args) => create(args, global).await,
+        Command::List => list(global).await,
+        Command::Drop { name } => drop_one(name, global).await,
+    }
+}
+
+async fn create(args: &Create, global: &Global) -> Result<Exit, Failure> {
+    namespace_name(&args.name)?;
+    if args.mode == ModeArg::Linearizable {
+        return Err(failures::not_built("the mode linearizable"));
+    }
+    if args.owned_by.is_some() {
+        return Err(failures::not_built("--owned-by"));
+    }
+    let identity = global.identity()?;
+    let client = global.connect().await?;
+    let replicas = client.configuration().replica_count();
+    if let Some(quorum) = args.write_quorum {
+        check_quorum(quorum, replicas, args.allow_silent_conflicts)?;
+    }
+    let mut words = vec!["namespace", "create", &args.name, "--mode", "siblings"];
+    let quorum = args.write_quorum.map(|quorum| quorum.to_string());
+    words.extend(quorum.iter().flat_map(|quorum| ["--write-quorum", quorum]));
+    words.extend(args.allow_silent_conflicts.then_some("--allow-silent-conflicts"));
+    let again = Global { identity: None, ..global.clone() }.line(&words);
+    let created =
+        client.admin(identity).create_namespace(&args.name, Mode::Siblings, args.write_quorum).await;
+    let id = created.map_err(|error| failures::admin(global, &error, &again))?;
+    let out = global.output();
+    out.result(|| json!({ "name": args.name, "id": id.to_string() }), || id.to_string())?;
+    out.note(format!("{} is there: {}", args.name, global.line(&["create", &args.name, "KEY", "VALUE"])));
+    Ok(Exit::Done)
+}
+
+/// Two concurrent writers learn of each other only if their quorums overlap (P2).
+fn check_quorum(quorum: u8, replicas: usize, allowed: bool) -> Result<(), Failure> {
+    let written = usize::from(quorum);
+    let majority = replicas / 2 + 1;
+    if written > replicas {
+        return Err(Failure::usage(format!(
+            "a key has {replicas} replicas: {quorum} of them cannot be written"
+        ))
+        .next(format!("--write-quorum {majority}")));
+    }
+    if 2 * written <= replicas && !allowed {
+        let what = format!(
+            "with {quorum} of {replicas} replicas two concurrent writers may both be told that all is well, and \
+             siblings turn up later"
+        );
+        return Err(Failure::usage(what)
+            .next(format!("--write-quorum {majority}"))
+            .next("add --allow-silent-conflicts if that is meant"));
+    }
+    Ok(())
+}
+
+async fn list(global: &Global) -> Result<Exit, Failure> {
+    let client = global.connect().await?;
+    let config = client.configuration();
+    let mut namespaces: Vec<&Namespace> = config.policy().live_namespaces().collect();
+    namespaces.sort_by(|a, b| a.policy.name.cmp(&b.policy.name));
+    global.output().result(
+        || json!({ "namespaces": namespaces.iter().map(|one| to_json(&config, one)).collect::<Vec<_>>() }),
+        || namespaces.iter().map(|one| to_text(&config, one)).collect(),
+    )?;
+    Ok(Exit::Done)
+}
+
+fn to_json(config: &Configuration, namespace: &Namespace) -> Value {
+    let replicas = config.replica_count();
+    json!({
+        "name": namespace.policy.name.as_str(),
+        "id": namespace.id.to_string(),
+        "mode": failures::mode_name(namespace.policy.mode),
+        "write_quorum": namespace.write_quorum(replicas),
+        "read_quorum": namespace.read_quorum(replicas),
+    })
+}
+
+fn to_text(config: &Configuration, namespace: &Namespace) -> String {
+    let replicas = config.replica_count();
+    let (write, read) = (namespace.write_quorum(replicas), namespace.read_quorum(replicas));
+    let mode = failures::mode_name(namespace.policy.mode);
+    format!(
+        "{}\t{mode}\twrites {write} of {replicas}\treads {read}\t{}\n",
+        namespace.policy.name, namespace.id
+    )
+}
+
+async fn drop_one(name: &str, global: &Global) -> Result<Exit, Failure> {
+    namespace_name(name)?;
+    let identity = global.identity()?;
+    let client = global.connect().await?;
+    let again = Global { identity: None, ..global.clone() }.line(&["namespace", "drop", name]);
+    let dropped = client.admin(identity).drop_namespace(name).await;
+    let id = dropped.map_err(|error| failures::admin(global, &error, &again))?;
+    global.output().result(|| json!({ "name": name, "id": id.to_string() }), || id.to_string())?;
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_quorum;
+
+    #[test]
+    fn a_quorum_that_hides_conflicts_is_asked_for_by_name() {
+        assert!(check_quorum(2, 3, false).is_ok());
+        assert!(check_quorum(1, 3, true).is_ok());
+        assert!(check_quorum(1, 1, false).is_ok());
+        let error = check_quorum(1, 3, false).unwrap_err();
+        assert!(error.to_text().contains("--allow-silent-conflicts"), "{}", error.to_text());
+        assert!(check_quorum(4, 3, true).is_err());
+    }
 }
