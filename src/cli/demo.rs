@@ -43,17 +43,17 @@ pub(super) struct Args {
     keep: bool,
     /// Break a rule, to see that the line about it fails; for tests, with TANIST_TEST_BREAK set
     #[arg(long = "break", hide = true, value_name = "RULE")]
-    broken: Option<Rule>,
+    broken: Vec<Rule>,
 }
 
 /// A test sets it to be allowed to break a rule.
 const MAY_BREAK: &str = "TANIST_TEST_BREAK";
 
 pub(super) fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
-    if args.broken.is_some() && std::env::var_os(MAY_BREAK).is_none() {
+    if !args.broken.is_empty() && std::env::var_os(MAY_BREAK).is_none() {
         return Err(Failure::usage(format!("--break is for tests, which set {MAY_BREAK}")));
     }
-    let output = Output::new(global.json);
+    let output = global.output();
     let folder = super::local::scratch("tanist-demo").map_err(|error| failed(&error))?;
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Failure::failed("runtime", format!("cannot start threads: {error}")))?;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
             () = stop => Err(Failure::failed("interrupted", "the demonstration was interrupted")
                 .state("its processes are stopped")
                 .next("tanist demo")),
-            told = tell(&cluster, args.broken, output) => told,
+            told = tell(&cluster, &args.broken, output) => told,
         }
     });
     if args.keep {
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
 }
 
 /// Tells all claims; whether all of them hold.
-async fn tell(dir: &Path, broken: Option<Rule>, output: Output) -> Result<bool, Failure> {
+async fn tell(dir: &Path, broken: &[Rule], output: Output) -> Result<bool, Failure> {
     let clock = Clock::start();
     let mut world = World::start(dir, broken, clock).await.map_err(|error| failed(&error))?;
     output.note(format!(
@@ -91,7 +91,7 @@ async fn tell(dir: &Path, broken: Option<Rule>, output: Output) -> Result<bool, 
         let Finding { holds, found, numbers } = finding.unwrap_or_else(Finding::failed);
         let line = Told { claim, holds, found, numbers, ms: clock.now() - begun };
         if !output.is_json() {
-            output.result(|| json!(null), || line.to_text())?;
+            output.bytes(format!("{}\n", line.to_text()).as_bytes())?;
         }
         told.push(line);
     }

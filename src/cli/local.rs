@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -19,6 +20,8 @@ use crate::wire::client::Status;
 
 /// How often it is looked whether something has happened that nobody tells.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long a node may take to end when it is asked to.
+const STOPPING: Duration = Duration::from_secs(15);
 
 /// What a new cluster on this machine is to be like.
 #[derive(Debug, Clone)]
@@ -183,7 +186,8 @@ impl Local {
         let output = log.try_clone().map_err(io_error("open a log"))?;
         let mut command = Command::new(program);
         command.arg("node").arg(found.dir.path()).envs(env.iter().copied());
-        command.stdin(Stdio::null()).stdout(output).stderr(log);
+        // Ctrl-C in a terminal goes to whoever runs the cluster, not to its nodes.
+        command.process_group(0).stdin(Stdio::null()).stdout(output).stderr(log);
         found.child = Some(command.spawn().map_err(io_error(format!("start node-{}", node + 1)))?);
         Ok(())
     }
@@ -217,6 +221,17 @@ impl Local {
     pub async fn terminate(&mut self, node: usize) -> Result<Option<ExitStatus>, LocalError> {
         self.signal(node, Signal::TERM)?;
         self.ended(node).await
+    }
+
+    /// Asks all nodes' processes to end, and waits for them; those that take too long are killed.
+    pub async fn stop_all(&mut self) {
+        for node in 0..self.nodes.len() {
+            let _ = self.signal(node, Signal::TERM);
+        }
+        for node in 0..self.nodes.len() {
+            let _ = tokio::time::timeout(STOPPING, self.ended(node)).await;
+            self.kill(node);
+        }
     }
 
     /// Waits until a node's process has ended; `None` if it did not run.

@@ -8,13 +8,13 @@ use tokio::task::JoinSet;
 use super::broken::Rule;
 use super::claims::{Finding, Surprise};
 use super::world::{MAJORITY, World};
-use crate::client::{Change, Siblings, Updated, Written};
+use crate::client::{Change, Conflict, Resolution, Sibling, Siblings, Updated, Written};
 
 const WRITERS: u64 = 8;
 const EACH: u64 = 25;
 
 pub(super) async fn check(world: &mut World) -> Result<Finding, Surprise> {
-    let demo = world.open(MAJORITY).await?;
+    let demo = world.open(MAJORITY).await?.resolve_with(add_up);
     let plain = count(&demo, "plain", |_| How::Overwrite).await?;
     let clumsy = world.breaks(Rule::Update);
     let how = move |writer| if clumsy && writer == 0 { How::Overwrite } else { How::Update };
@@ -79,6 +79,16 @@ async fn update(demo: &Siblings, key: &str) -> Result<(), Surprise> {
         Updated::Applied { .. } => Ok(()),
         Updated::Kept | Updated::Aborted => Err(Surprise::new("an increment was not written")),
     }
+}
+
+/// Two increments that met side by side are both counted: each is what was added to the common ancestor.
+fn add_up(conflict: &Conflict) -> Resolution {
+    let Some(ancestor) = &conflict.ancestor else {
+        return Resolution::Abort("what the counts have in common is not held any more".to_owned());
+    };
+    let base = number(ancestor.value());
+    let added = conflict.siblings.iter().map(Sibling::value).map(|value| number(value).saturating_sub(base));
+    Resolution::Merge((base + added.sum::<u64>()).to_string().into())
 }
 
 fn number(value: Option<&Bytes>) -> u64 {

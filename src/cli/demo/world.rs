@@ -25,12 +25,12 @@ pub(super) struct World {
     pub(super) local: Local,
     pub(super) client: Client,
     pub(super) clock: Clock,
-    broken: Option<Rule>,
+    broken: Vec<Rule>,
     program: std::path::PathBuf,
 }
 
 impl World {
-    pub(super) async fn start(dir: &Path, broken: Option<Rule>, clock: Clock) -> Result<Self, LocalError> {
+    pub(super) async fn start(dir: &Path, broken: &[Rule], clock: Clock) -> Result<Self, LocalError> {
         let program = std::env::current_exe()
             .map_err(|source| LocalError::Io { action: "find the tanist binary".to_owned(), source })?;
         let plan = Plan { relays: Some(SEED), ..Plan::default() };
@@ -44,12 +44,12 @@ impl World {
             admin.create_namespace(ONE, Mode::Siblings, Some(1)).await
         };
         create.await.map_err(|error| LocalError::NotReady(error.to_string()))?;
-        Ok(World { local, client, clock, broken, program })
+        Ok(World { local, client, clock, broken: broken.to_vec(), program })
     }
 
     /// Whether a test has this broken.
     pub(super) fn breaks(&self, rule: Rule) -> bool {
-        self.broken == Some(rule)
+        self.broken.contains(&rule)
     }
 
     pub(super) fn processes(&self) -> String {
