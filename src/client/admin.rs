@@ -1,5 +1,7 @@
 //! Changes of the configuration: namespaces and grants.
 
+use std::sync::Arc;
+
 use super::attempt::{Attempts, Pace, Verdict};
 use super::check::{Checker, unexpected};
 use super::client::Client;
@@ -9,7 +11,7 @@ use super::identity::Identity;
 use crate::core::chain::{
     Chain, ConfigChange, ENTRY_FORMAT, Entry, Grant, Mode, NamespacePolicy, SignedEntry,
 };
-use crate::core::cluster::{ConfigError, Configuration};
+use crate::core::cluster::Configuration;
 use crate::core::object::{NamespaceId, NamespaceName};
 use crate::core::policy::PolicyError;
 use crate::core::signature::sign_one;
@@ -73,16 +75,16 @@ impl Admin {
         self.change(ConfigChange::RemoveGrant(grant)).await.map(drop)
     }
 
-    async fn fresh(&self) -> Result<std::sync::Arc<Configuration>, AdminError> {
+    async fn fresh(&self) -> Result<Arc<Configuration>, AdminError> {
         self.client.refresh().await.map_err(|error| AdminError::Unavailable(error.to_string()))
     }
 
     /// Has `change` decided; returns a configuration in which it holds.
-    async fn change(&self, change: ConfigChange) -> Result<std::sync::Arc<Configuration>, AdminError> {
+    async fn change(&self, change: ConfigChange) -> Result<Arc<Configuration>, AdminError> {
         let deadline = Deadline::after(self.client.timeout() * 2);
         let mut pauses = pauses();
         let mut config = self.fresh().await?;
-        let mut proposed = false;
+        let (mut proposed, mut doubt) = (false, false);
         loop {
             let signed = self.sign(&config, change.clone());
             if let Err(error) = config.check_next(&signed) {
@@ -100,19 +102,29 @@ impl Admin {
                 Err(error) => return Err(AdminError::Unknown(error.to_string())),
             };
             let place = config.entries(Chain::Policy).iter().find(|held| held.signed.entry.number == number);
-            match (place, answer) {
+            let why = match (place, answer) {
                 (Some(held), _) if held.signed.entry.hash() == hash => return Ok(config),
-                // Another change has the place: on to the next one.
-                (Some(_), _) => {}
-                (None, Ok(Proposed::Refused { why })) => {
-                    return Err(AdminError::Node(Failure::Rejected(why)));
+                (Some(_), _) => "other changes were faster".into(),
+                (None, Err(error @ (AdminError::Node(_) | AdminError::Unavailable(_)))) if !doubt => {
+                    return Err(error);
                 }
-                (None, Err(error @ (AdminError::Node(_) | AdminError::Unavailable(_)))) => return Err(error),
+                // By all that is known here it fits: the node lags behind, or is deciding something else.
+                (None, Ok(Proposed::Refused { why })) => why,
                 // The same entry again: it can be chosen once only.
-                (None, Ok(_) | Err(_)) => {}
-            }
+                (None, Ok(_)) => {
+                    doubt = true;
+                    "no majority answered in time".into()
+                }
+                (None, Err(error)) => {
+                    doubt = true;
+                    error.to_string()
+                }
+            };
             if !deadline.pause(&mut pauses).await {
-                return Err(AdminError::Unknown("other changes were faster, or no majority answers".into()));
+                return Err(match doubt {
+                    true => AdminError::Unknown(why),
+                    false => AdminError::Node(Failure::Rejected(why)),
+                });
             }
         }
     }
@@ -163,11 +175,5 @@ fn holds(config: &Configuration, change: &ConfigChange) -> bool {
         ConfigChange::AddGrant(grant) => policy.grants().any(|held| held == grant),
         ConfigChange::RemoveGrant(grant) => !policy.grants().any(|held| held == grant),
         ConfigChange::Voters(_) | ConfigChange::AdvanceEpoch => false,
-    }
-}
-
-impl From<PolicyError> for AdminError {
-    fn from(error: PolicyError) -> Self {
-        AdminError::Refused(ConfigError::Policy(error))
     }
 }

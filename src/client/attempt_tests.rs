@@ -1,3 +1,5 @@
+//! The rules of the attempts, one by one.
+
 use super::*;
 use crate::wire::client::{Value, Versions};
 use crate::wire::values::Values;

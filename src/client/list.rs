@@ -108,7 +108,10 @@ impl<'a> List<'a> {
         deadline: Deadline,
     ) -> Result<Option<Vec<(Version, Option<u64>)>>, ListError> {
         let object = ObjectId::new(self.handle.namespace.id, key);
-        let replicas = placement::replicas(self.handle.client.configuration().current(), object);
+        let replicas = match self.handle.client.only {
+            Some(only) => vec![only],
+            None => placement::replicas(self.handle.client.configuration().current(), object),
+        };
         let mut sayings = replicas.iter().filter(|r| answered.contains(r)).map(|replica| said.get(replica));
         let first = sayings.next().flatten();
         let agreed = first.filter(|first| sayings.all(|other| other == Some(*first)));
@@ -116,7 +119,9 @@ impl<'a> List<'a> {
             let named = |(generation, id, len): &(u64, WriteId, Option<u64>)| {
                 (Version::new(*id, *generation, Stamps::default()), *len)
             };
-            return Ok(Some(live.iter().map(named).collect()));
+            // Deletions side by side have nothing in them to resolve.
+            let wanted = live.iter().any(|(_, _, len)| len.is_some());
+            return Ok(wanted.then(|| live.iter().map(named).collect()));
         }
         let reading = self.handle.read(key, false, false, deadline).await?;
         let wanted = if self.conflicts { reading.is_conflict() } else { !reading.is_absent() };

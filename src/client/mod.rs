@@ -72,9 +72,11 @@ mod version;
 #[cfg(feature = "client")]
 mod write;
 
-#[cfg(all(test, feature = "client"))]
+#[cfg(feature = "client")]
+#[cfg(test)]
 mod fake;
-#[cfg(all(test, feature = "client"))]
+#[cfg(feature = "client")]
+#[cfg(test)]
 mod tests;
 
 #[cfg(feature = "client")]

@@ -100,6 +100,9 @@ pub enum Rejection {
     /// The namespace has another mode than the request needs.
     #[error("the namespace is in another mode")]
     Mode,
+    /// Two stamps that do not contradict each other.
+    #[error("the stamps do not contradict each other")]
+    NoEvidence,
     /// A fence in a namespace that takes none.
     #[error("only linearizable namespaces take fenced writes")]
     Fenced,
@@ -210,6 +213,15 @@ impl<'a> Verifier<'a> {
         }
         self.signed(&version.signed, &copy.value)?;
         Ok(Verified::new(copy, self.config))
+    }
+
+    /// Judges evidence: two different statements of one actor about one event, both signed.
+    pub fn evidence(&self, first: &SignedStamp, second: &SignedStamp) -> Result<(), Rejection> {
+        if first.stamp().dot() != second.stamp().dot() || first == second {
+            return Err(Rejection::NoEvidence);
+        }
+        self.stamp(first, first.stamp().object)?;
+        self.stamp(second, second.stamp().object)
     }
 
     /// Whether `reader` may read `key` now; in a namespace that exists and has `mode`.

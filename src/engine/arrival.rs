@@ -262,7 +262,12 @@ pub fn message(
         PeerMessage::Recalled(m) => Message::Recalled(m),
         PeerMessage::AskConfig(m) => Message::AskConfig(m),
         PeerMessage::Config(m) => Message::Config(m),
-        PeerMessage::Evidence(m) => Message::Evidence(m),
+        PeerMessage::Evidence(m) => {
+            if let Err(rejection) = sieve.verifier.evidence(&m.first, &m.second) {
+                return Ok(Checked { inputs: Vec::new(), rejected: vec![rejection] });
+            }
+            Message::Evidence(m)
+        }
     };
     let mut inputs = Vec::new();
     if let Some(chain) = sieve.missing {

@@ -178,7 +178,8 @@ impl<'a> Rows<'a> {
         // Rows in the overlay hide those in the store, so a page is taken from the union of both.
         let mut union: BTreeMap<Bytes, Option<Arc<KeyRow>>> = BTreeMap::new();
         for (key, value) in self.store.scan(prefix, after.map(|after| &after[..]), limit)? {
-            union.insert(key, Some(Arc::new(rows::decode(&value)?)));
+            // A row that does not decode is mended when its key is asked for; a listing goes on without it.
+            union.insert(key, rows::decode(&value).ok().map(Arc::new));
         }
         let complete_to =
             if union.len() < limit { None } else { union.last_key_value().map(|(key, _)| key.clone()) };

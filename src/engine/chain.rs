@@ -29,6 +29,7 @@ pub(super) struct Proposals {
     open: BTreeMap<(Chain, u64), Proposal>,
     /// When the current write epoch began here.
     epoch_began: Millis,
+    /// When what is open is looked at next.
     next_tick: Millis,
 }
 
@@ -56,15 +57,11 @@ enum Phase {
 
 impl Proposals {
     pub(super) fn new(now: Millis) -> Self {
-        Proposals { open: BTreeMap::new(), epoch_began: now, next_tick: now + TICK }
-    }
-
-    pub(super) fn next_tick(&self) -> Millis {
-        self.next_tick
+        Proposals { open: BTreeMap::new(), epoch_began: now, next_tick: now }
     }
 }
 
-/// How often proposals are looked at.
+/// How often open proposals are looked at.
 const TICK: Millis = 100;
 
 impl State {
@@ -416,11 +413,30 @@ impl State {
         self.advance_epoch(step)
     }
 
+    /// When proposals are to be looked at next: an idle node sleeps until the epoch is old.
+    pub(super) fn next_proposal_tick(&self) -> Millis {
+        if self.proposals.open.is_empty() && !self.awaits_recall() {
+            self.epoch_due().max(self.proposals.next_tick)
+        } else {
+            self.proposals.next_tick
+        }
+    }
+
+    fn epoch_due(&self) -> Millis {
+        self.proposals.epoch_began + self.timing.epoch + 40 * self.stagger()
+    }
+
     fn advance_epoch(&mut self, step: &mut Step<'_>) -> Result<(), StoreError> {
-        let due = self.proposals.epoch_began + self.timing.epoch + 40 * self.stagger();
         let number = self.config.length(Chain::WriteEpochs) + 1;
         let open = self.proposals.open.contains_key(&(Chain::WriteEpochs, number));
-        if self.now < due || open || self.counts().is_err() || self.disk_full {
+        if self.now < self.epoch_due() || open {
+            return Ok(());
+        }
+        let electorate = &self.config.current().electorate;
+        let reached = electorate.iter().filter(|member| self.reaches(**member)).count();
+        if self.counts().is_err() || self.disk_full || reached < self.config.majority() {
+            // Not now: look again after a while.
+            self.proposals.epoch_began = self.now.saturating_sub(self.timing.epoch) + self.timing.epoch / 10;
             return Ok(());
         }
         let entry = Entry {

@@ -36,6 +36,7 @@ impl State {
             return Ok(());
         }
         let at = At::new(exchange.namespace, exchange.key);
+        self.check_row(step, &at)?;
         let merged = self.merge(step, &at, exchange.copies, &exchange.superseded)?;
         let row = merged.row;
         let lacks = self.lacks(step, &at, &row, &exchange.live)?;
@@ -79,6 +80,7 @@ impl State {
         mut answer: Exchanged,
     ) -> Result<(), StoreError> {
         let at = At::new(answer.namespace, answer.key.clone());
+        self.check_row(step, &at)?;
         if self.is_equivocator(from) {
             answer.counts = false;
         }

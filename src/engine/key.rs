@@ -236,6 +236,19 @@ impl State {
         Ok(None)
     }
 
+    /// Makes sure that the key's row can be read. One that does not decode is as good as lost: it goes,
+    /// with what rests on it, and the key is read from its peers before it counts again.
+    pub(super) fn check_row(&mut self, step: &mut Step<'_>, at: &At) -> Result<(), StoreError> {
+        match step.rows.key_row(&at.row) {
+            Err(StoreError::Damaged(_)) => {
+                step.rows.delete(at.row.clone());
+                self.mend(step, at)
+            }
+            Err(failed) => Err(failed),
+            Ok(_) => Ok(()),
+        }
+    }
+
     /// Throws away the key's index and reads the key from its peers.
     fn mend(&mut self, step: &mut Step<'_>, at: &At) -> Result<(), StoreError> {
         self.counters.damaged += 1;
@@ -275,12 +288,8 @@ impl State {
     }
 
     /// Takes evidence that a peer found.
-    pub(super) fn evidence(&mut self, step: &mut Step<'_>, evidence: Evidence) -> Result<(), StoreError> {
-        let (first, second) = (evidence.first.stamp(), evidence.second.stamp());
-        if first.dot() == second.dot() && evidence.first != evidence.second {
-            self.note_equivocation(step, &evidence.first, &evidence.second);
-        }
-        Ok(())
+    pub(super) fn evidence(&mut self, step: &mut Step<'_>, evidence: &Evidence) {
+        self.note_equivocation(step, &evidence.first, &evidence.second);
     }
 
     fn note_equivocation(

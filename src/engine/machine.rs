@@ -32,6 +32,8 @@ pub struct Machine {
     held: Vec<(u64, Effect)>,
     /// Effects that may leave.
     free: Vec<Effect>,
+    /// The batch that makes this start's numbers its own: nothing leaves before it is synced.
+    first: u64,
 }
 
 /// Why a machine cannot start.
@@ -110,25 +112,28 @@ impl Machine {
             now,
             disk_full: false,
             up: BTreeSet::new(),
-            operations: Operations::default(),
+            operations: Operations::new(reserved / limits::COUNTER_BLOCK),
             proposals: Proposals::new(now),
             recollection,
             equivocators,
             counters: Counters::default(),
             // A fresh block at every start: what is left of the last one is never used.
             next_counter: reserved,
-            reserved,
+            reserved: reserved.saturating_add(limits::COUNTER_BLOCK),
             unsigned: Vec::new(),
             identity,
         };
         let free = vec![Effect::Configured(Arc::clone(&state.config))];
-        Ok(Machine { state, overlay: Overlay::new(last), held: Vec::new(), free })
+        let mut overlay = Overlay::new(last);
+        Rows::new(view, &mut overlay).put(rows::counter(), rows::encode(&state.reserved));
+        Ok(Machine { state, overlay, held: Vec::new(), free, first: last + 1 })
     }
 
     /// Takes one input. An error means that the store cannot be trusted: end the process.
     pub fn step(&mut self, now: Millis, input: Input, view: &dyn View) -> Result<(), StoreError> {
         self.state.now = self.state.now.max(now);
         let mut step = Step { rows: Rows::new(view, &mut self.overlay), out: Vec::new() };
+        step.rows.depend(self.first);
         match input {
             Input::Request { token, request } => {
                 self.state.request(&mut step, Requester::Client(token), request)?;
@@ -211,7 +216,7 @@ impl Machine {
 
     /// When to step [`Input::Tick`] next, at the latest.
     pub fn next_tick(&self) -> Millis {
-        self.state.operations.next_tick().min(self.state.proposals.next_tick())
+        self.state.operations.next_tick().min(self.state.next_proposal_tick())
     }
 
     /// What the node counted so far.
@@ -323,7 +328,10 @@ impl State {
                 Ok(())
             }
             Message::Config(m) => self.learn_all(step, from, m),
-            Message::Evidence(m) => self.evidence(step, m),
+            Message::Evidence(m) => {
+                self.evidence(step, &m);
+                Ok(())
+            }
         }
     }
 

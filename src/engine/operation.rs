@@ -150,6 +150,12 @@ pub(super) struct Operations {
 }
 
 impl Operations {
+    /// Operations of the node's `start`-th start. Numbers of two starts never meet: an answer to a
+    /// question of an earlier life answers nothing now.
+    pub(super) fn new(start: u64) -> Self {
+        Operations { last: start << 40, ..Operations::default() }
+    }
+
     /// A fresh number. 0 is nobody's: a message that bears it asks for no operation.
     pub(super) fn number(&mut self) -> u64 {
         self.last += 1;

@@ -18,6 +18,7 @@ impl State {
         ask: AskOutcome,
     ) -> Result<(), StoreError> {
         let at = At::new(ask.namespace, ask.key);
+        self.check_row(step, &at)?;
         let replicas = self.replicas(at.object);
         if self.counts().is_err() || !replicas.contains(&self.identity.member) {
             self.forward(step, requester, request, replicas);

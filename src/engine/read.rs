@@ -27,6 +27,7 @@ impl State {
         read: Read,
     ) -> Result<(), StoreError> {
         let at = At::new(read.namespace, read.key);
+        self.check_row(step, &at)?;
         if read.local {
             return self.answer_read(step, requester, &at, read.history);
         }
@@ -87,6 +88,7 @@ impl State {
         read: ReadValue,
     ) -> Result<(), StoreError> {
         let at = At::new(read.namespace, read.key);
+        self.check_row(step, &at)?;
         let row = step.rows.key_row(&at.row)?;
         let value = match row.siblings.version(read.version) {
             Some(version) => self.value(step, &at, version)?,

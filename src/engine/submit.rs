@@ -61,6 +61,7 @@ impl State {
             return Ok(());
         }
         let attempt = Attempt { request, submission, on_conflict, may_read };
+        self.check_row(step, &at)?;
         if self.is_mending(&at) {
             return self.gather(step, requester, at, None, Then::Submit(Box::new(attempt)));
         }

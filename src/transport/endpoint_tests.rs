@@ -1,3 +1,5 @@
+//! Endpoints and connections on loopback.
+
 #![allow(clippy::unwrap_used, reason = "a test that meets an error is to fail")]
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! Links between two and three endpoints on loopback.
+
 #![allow(clippy::unwrap_used, reason = "a test that meets an error is to fail")]
 
 use std::net::UdpSocket;
