@@ -59,6 +59,8 @@ pub(super) struct Cluster {
     pub(super) ticket: Ticket,
     /// Every request except for the configuration, with the number of the node.
     pub(super) asked: Arc<Mutex<Vec<(usize, Request)>>>,
+    /// An entry that all nodes give out as the next one.
+    pub(super) lie: Arc<Mutex<Option<Decided>>>,
     /// By placement order of `KEY`.
     order: Vec<MemberId>,
     _nodes: Vec<Endpoint>,
@@ -150,18 +152,25 @@ impl Cluster {
         let object = ObjectId::new(namespace, &KEY.try_into().unwrap());
         let order = placement::replicas(config.current(), object);
         let config = Arc::new(Mutex::new(config));
-        let (asked, script): (_, Arc<Script>) = (Arc::default(), Arc::new(script));
+        let (asked, lie, script): (_, _, Arc<Script>) = (Arc::default(), Arc::default(), Arc::new(script));
         let mut addresses = BTreeMap::new();
         let mut nodes = Vec::new();
         for (number, member) in order.iter().enumerate() {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let endpoint = Endpoint::server(&secret(member.0[0]), socket, Arc::new(Everybody)).unwrap();
             addresses.insert(*member, vec![endpoint.local_addr().unwrap()]);
-            tokio::spawn(serve(number, endpoint.clone(), script.clone(), config.clone(), Arc::clone(&asked)));
+            let node = Node {
+                number,
+                script: script.clone(),
+                config: config.clone(),
+                lie: Arc::clone(&lie),
+                asked: Arc::clone(&asked),
+            };
+            tokio::spawn(serve(endpoint.clone(), node));
             nodes.push(endpoint);
         }
         let ticket = Ticket::new(founding(), addresses).unwrap();
-        Cluster { config, ticket, asked, order, _nodes: nodes }
+        Cluster { config, ticket, asked, lie, order, _nodes: nodes }
     }
 
     pub(super) async fn client(&self, timeout: Duration) -> Client {
@@ -191,26 +200,38 @@ impl Cluster {
     }
 }
 
-async fn serve(
+#[derive(Clone)]
+struct Node {
     number: usize,
-    endpoint: Endpoint,
     script: Arc<Script>,
     config: Arc<Mutex<Configuration>>,
+    lie: Arc<Mutex<Option<Decided>>>,
     asked: Arc<Mutex<Vec<(usize, Request)>>>,
-) {
+}
+
+impl Node {
+    fn answer(&self, request: &Request) -> Answer {
+        match request {
+            Request::AskConfig(ask) => {
+                let mut known = known(&self.config.lock().unwrap(), ask.have);
+                known.entries.extend(self.lie.lock().unwrap().clone());
+                known.into()
+            }
+            Request::AskStatus(_) => Answer::Now(status(&self.config.lock().unwrap())),
+            request => {
+                self.asked.lock().unwrap().push((self.number, request.clone()));
+                (self.script)(self.number, request)
+            }
+        }
+    }
+}
+
+async fn serve(endpoint: Endpoint, node: Node) {
     while let Some(connection) = endpoint.accept().await {
-        let (script, config, asked) = (script.clone(), config.clone(), asked.clone());
+        let node = node.clone();
         tokio::spawn(async move {
             while let Ok((frame, responder)) = connection.accept_request().await {
-                let request = Request::decode(frame).unwrap();
-                let answer = match &request {
-                    Request::AskConfig(ask) => Answer::Now(known(&config.lock().unwrap(), ask.have)),
-                    Request::AskStatus(_) => Answer::Now(status(&config.lock().unwrap())),
-                    request => {
-                        asked.lock().unwrap().push((number, request.clone()));
-                        script(number, request)
-                    }
-                };
+                let answer = node.answer(&Request::decode(frame).unwrap());
                 let connection = connection.clone();
                 tokio::spawn(async move {
                     match answer {
@@ -224,11 +245,11 @@ async fn serve(
     }
 }
 
-fn known(config: &Configuration, have: [u64; 3]) -> Reply {
+fn known(config: &Configuration, have: [u64; 3]) -> Config {
     let new = Chain::ALL.iter().zip(have).flat_map(|(chain, have)| {
         config.entries(*chain).iter().skip(have as usize).cloned().collect::<Vec<_>>()
     });
-    Config { entries: new.collect(), lengths: lengths(config) }.into()
+    Config { entries: new.collect(), lengths: lengths(config) }
 }
 
 fn status(config: &Configuration) -> Reply {
@@ -330,4 +351,14 @@ pub(super) fn same_config() -> Configuration {
     extend(&mut config, create("carts", Mode::Siblings));
     extend(&mut config, create("jobs", Mode::Linearizable));
     config
+}
+
+/// Far longer than anything here takes.
+pub(super) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), future).await.expect("it should not hang")
+}
+
+/// "Refused", because these are live.
+pub(super) fn current(live: &[&Version]) -> Submitted {
+    Submitted::Refused { current: Some(live.iter().map(|version| (*version).clone()).collect()) }
 }

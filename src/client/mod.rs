@@ -78,6 +78,9 @@ mod fake;
 #[cfg(feature = "client")]
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "client")]
+#[cfg(test)]
+mod write_tests;
 
 #[cfg(feature = "client")]
 pub use self::{

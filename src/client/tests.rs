@@ -1,79 +1,21 @@
-//! The SDK against scripted nodes.
+//! Reads, listings, configuration and administration against scripted nodes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::Instant;
 
 use super::fake::{
-    ADMIN, Answer, Cluster, KEY, applied, decide, extend, nothing, same_config, secret, stamp, version,
+    ADMIN, AUTHOR, Cluster, KEY, applied, decide, extend, nothing, same_config, secret, soon, stamp, version,
     versions, write,
 };
 use super::*;
 use crate::core::chain::ConfigChange;
 use crate::core::cluster::Configuration;
 use crate::core::version::{SignedWrite, Version as Held};
-use crate::wire::client::{self as wire, Failure, Submitted};
+use crate::wire::client::{self as wire, Failure};
 use crate::wire::registry::Request;
-
-/// Far longer than anything here takes.
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), future).await.expect("it should not hang")
-}
-
-fn current(live: &[&Held]) -> Submitted {
-    Submitted::Refused { current: Some(live.iter().map(|version| (*version).clone()).collect()) }
-}
-
-#[tokio::test]
-async fn the_same_bytes_go_to_the_next_replica_after_150_ms() {
-    soon(async {
-        let config = same_config();
-        let cluster = Cluster::start(move |node, request| match request {
-            Request::Submit(_) if node == 0 => Answer::Never,
-            Request::Submit(submit) => applied(&config, submit).into(),
-            _ => nothing().into(),
-        });
-        let carts = cluster.carts().await;
-        cluster.warm(carts.client()).await;
-        let started = Instant::now();
-        let written = carts.create(KEY, "v").await.unwrap();
-        assert!(matches!(written, Written::Applied { .. }));
-        let took = started.elapsed();
-        assert!(took >= Duration::from_millis(150) && took < Duration::from_secs(2), "{took:?}");
-        let submitted = cluster.submitted();
-        let nodes: Vec<usize> = submitted.iter().map(|(node, _)| *node).collect();
-        assert_eq!(nodes, [0, 1]);
-        assert_eq!(submitted[0].1, submitted[1].1);
-        // For a while it is not asked first any more.
-        carts.create(KEY, "v").await.unwrap();
-        assert_eq!(cluster.submitted()[2].0, 1);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn fails_over_at_once_to_a_replica_that_can() {
-    soon(async {
-        let config = same_config();
-        let cluster = Cluster::start(move |node, request| match request {
-            Request::Submit(_) if node == 0 => Failure::Overloaded.into(),
-            Request::Submit(_) if node == 1 => Answer::Break,
-            Request::Submit(submit) => applied(&config, submit).into(),
-            _ => nothing().into(),
-        });
-        let carts = cluster.carts().await;
-        let written = carts.create(KEY, "v").await.unwrap();
-        let submitted = cluster.submitted();
-        assert_eq!(submitted.iter().map(|(node, _)| *node).collect::<Vec<_>>(), [0, 1, 2]);
-        let version = written.applied().unwrap();
-        assert_eq!(version.id(), submitted[0].1.signed.id());
-        assert_eq!(version.causality().stamps().count(), 1);
-    })
-    .await;
-}
 
 /// What a client makes of a read that every node answers with `answer`.
 async fn reading(answer: wire::Versions) -> Result<Reading, ReadError> {
@@ -83,7 +25,7 @@ async fn reading(answer: wire::Versions) -> Result<Reading, ReadError> {
 }
 
 #[tokio::test]
-async fn attack_s_forged_answers_are_refused() {
+async fn attack_03_forged_answers_are_refused() {
     soon(async {
         let config = same_config();
         let genuine = version(&config, 1, write(&config, 1, &[], Some(b"one")));
@@ -140,189 +82,6 @@ async fn one_liar_does_not_keep_the_others_answer_away() {
         });
         let reading = cluster.carts().await.get(KEY).await.unwrap();
         assert_eq!(reading.value().unwrap().unwrap(), "one");
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn attack_06b_unknown_carries_a_receipt_that_settles() {
-    soon(async {
-        let config = same_config();
-        let other = version(&config, 1, write(&config, 1, &[], Some(b"other")));
-        let cluster = Cluster::start(move |node, request| match request {
-            Request::Submit(submit) if submit.on_conflict == OnConflict::KeepBoth => {
-                applied(&config, submit).into()
-            }
-            Request::Submit(_) if node == 0 => Answer::Break,
-            Request::Submit(_) => current(&[&other]).into(),
-            _ => nothing().into(),
-        });
-        let carts = cluster.carts().await;
-        let error = carts.create(KEY, "mine").await.unwrap_err();
-        let WriteError::Unknown(unknown) = &error else { panic!("{error:?}") };
-        assert!(!error.nothing_changed());
-        // From a file, in another process.
-        let receipt = Receipt::from_bytes(&unknown.receipt().to_bytes()).unwrap();
-        assert_eq!(&receipt, unknown.receipt());
-        let again = carts.client().submit(&receipt).await;
-        assert!(matches!(again, Err(WriteError::Unknown(_))), "a refusal now is no refusal then: {again:?}");
-        let settled = unknown.settle().await.unwrap();
-        assert_eq!(settled.applied().unwrap().id(), receipt.id());
-        let ids: Vec<_> = cluster.submitted().iter().map(|(_, submit)| submit.signed.id()).collect();
-        assert!(ids.iter().all(|id| *id == receipt.id()));
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn case_12_an_update_is_not_run_again_while_its_write_is_unknown() {
-    soon(async {
-        let config = same_config();
-        let zero = version(&config, 1, write(&config, 1, &[], Some(b"0")));
-        let submits = Arc::new(AtomicUsize::new(0));
-        let counted = submits.clone();
-        // The first attempt is lost, a refusal follows, then the first turns out to be applied.
-        let cluster = Cluster::start(move |_, request| match request {
-            Request::Submit(submit) => match counted.fetch_add(1, Ordering::SeqCst) {
-                0 => Answer::Break,
-                1 => current(&[&zero]).into(),
-                _ => applied(&config, submit).into(),
-            },
-            _ => versions(&[(&zero, b"0")]).into(),
-        });
-        let carts = cluster.carts().await;
-        let runs = AtomicUsize::new(0);
-        let updated = carts.update(KEY, |current| {
-            runs.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(current, Some(Bytes::from_static(b"0")));
-            Change::put("1")
-        });
-        assert!(matches!(updated.await.unwrap(), Updated::Applied { .. }));
-        assert_eq!(runs.load(Ordering::SeqCst), 1);
-        let submitted = cluster.submitted();
-        assert!(submitted.len() >= 3);
-        assert!(submitted.iter().all(|(_, submit)| submit.signed == submitted[0].1.signed));
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn an_update_is_run_again_after_a_refusal() {
-    soon(async {
-        let config = same_config();
-        let zero = version(&config, 1, write(&config, 1, &[], Some(b"0")));
-        let one = version(&config, 2, write(&config, 2, &[&zero], Some(b"1")));
-        let newest = Arc::new(Mutex::new((zero, b"0" as &'static [u8])));
-        let cluster = Cluster::start(move |_, request| {
-            let mut newest = newest.lock().unwrap();
-            match request {
-                Request::Submit(submit) if submit.signed.write().names(one.id()) => {
-                    applied(&config, submit).into()
-                }
-                Request::Submit(_) => {
-                    *newest = (one.clone(), b"1");
-                    current(&[&one]).into()
-                }
-                _ => versions(&[(&newest.0, newest.1)]).into(),
-            }
-        });
-        let carts = cluster.carts().await;
-        let mut seen = Vec::new();
-        let updated = carts.update(KEY, |current| {
-            seen.push(current.clone().unwrap());
-            Change::put([&current.unwrap()[..], b"+"].concat())
-        });
-        let Updated::Applied { version, .. } = updated.await.unwrap() else { panic!() };
-        assert_eq!(version.generation(), 3);
-        assert_eq!(seen, ["0", "1"]);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn case_16_create_over_a_deletion_names_it() {
-    soon(async {
-        let config = same_config();
-        let one = version(&config, 1, write(&config, 1, &[], Some(b"1")));
-        let gone = version(&config, 2, write(&config, 2, &[&one], None));
-        let tombstone = gone.id();
-        let cluster = Cluster::start(move |_, request| match request {
-            Request::Submit(submit) if submit.signed.write().names(tombstone) => {
-                applied(&config, submit).into()
-            }
-            Request::Submit(_) => current(&[&gone]).into(),
-            _ => versions(&[(&gone, b"")]).into(),
-        });
-        let carts = cluster.carts().await;
-        assert_eq!(carts.get(KEY).await.unwrap().value(), Ok(None));
-        let mut receipts = 0;
-        let created = carts.create(KEY, "2").before_send(|_| {
-            receipts += 1;
-            Ok(())
-        });
-        let written = created.await.unwrap();
-        assert_eq!(written.applied().unwrap().generation(), 3);
-        assert_eq!(receipts, 2, "each write is saved before it is sent");
-        let submitted = cluster.submitted();
-        assert_eq!(submitted[0].1.signed.write().parents, []);
-        assert_eq!(submitted[1].1.presented.len(), 1, "with the tombstone's stamps");
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn create_is_refused_where_a_value_is() {
-    soon(async {
-        let config = same_config();
-        let one = version(&config, 1, write(&config, 1, &[], Some(b"1")));
-        let id = one.id();
-        let cluster = Cluster::start(move |_, _| current(&[&one]).into());
-        let carts = cluster.carts().await;
-        let Written::Refused { reason, current } = carts.create(KEY, "2").await.unwrap() else { panic!() };
-        assert_eq!(reason, RefusedReason::Exists);
-        assert_eq!(current.unwrap()[0].id(), id);
-        assert_eq!(cluster.submitted().len(), 1);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn an_operation_is_the_same_write_in_every_process() {
-    soon(async {
-        let config = same_config();
-        let store: Arc<Mutex<Vec<SignedWrite>>> = Arc::default();
-        let cluster = Cluster::start(move |_, request| match request {
-            Request::Submit(submit) => {
-                store.lock().unwrap().push((*submit.signed).clone());
-                applied(&config, submit).into()
-            }
-            Request::AskOutcome(ask) => {
-                let held = store.lock().unwrap().iter().any(|signed| signed.id() == ask.write);
-                match held {
-                    true => wire::Outcome::Applied {
-                        stamps: Vec::new(),
-                        siblings: Vec::new(),
-                        superseded_by: None,
-                    }
-                    .into(),
-                    false => wire::Outcome::Unknown.into(),
-                }
-            }
-            _ => nothing().into(),
-        });
-        let (first, second) = (cluster.carts().await, cluster.carts().await);
-        let one = first.create(KEY, "v").operation("order-1").await.unwrap();
-        let two = second.create(KEY, "v").operation("order-1").await.unwrap();
-        assert_eq!(one.applied().unwrap().id(), two.applied().unwrap().id());
-        assert_eq!(cluster.submitted().len(), 1);
-        assert_eq!(cluster.submitted()[0].1.signed.write().wall_ms, 0);
-        // The write epoch advances between two runs: the earlier write is found.
-        extend(&mut cluster.config.lock().unwrap(), ConfigChange::AdvanceEpoch);
-        let three = second.create(KEY, "v").operation("order-1").await.unwrap();
-        assert_eq!(one.applied().unwrap().id(), three.applied().unwrap().id());
-        let other = second.create(KEY, "v").operation("order-2").await.unwrap();
-        assert_ne!(one.applied().unwrap().id(), other.applied().unwrap().id());
-        assert_eq!(cluster.submitted().len(), 2);
     })
     .await;
 }
@@ -411,23 +170,6 @@ async fn values_that_did_not_fit_are_fetched_and_checked() {
 }
 
 #[tokio::test]
-async fn a_text_is_completed_with_stamps() {
-    soon(async {
-        let config = same_config();
-        let one = version(&config, 1, write(&config, 1, &[], Some(b"one")));
-        let text = format!("1-{}", one.id());
-        let cluster = Cluster::start(move |_, request| match request {
-            Request::Submit(submit) => applied(&config, submit).into(),
-            _ => versions(&[(&one, b"one")]).into(),
-        });
-        let carts = cluster.carts().await;
-        carts.replace(Basis::new(KEY, text.parse().unwrap()), "two").await.unwrap();
-        assert_eq!(cluster.submitted()[0].1.presented.len(), 1);
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn the_wrong_mode_says_which() {
     soon(async {
         let cluster = Cluster::start(|_, _| nothing().into());
@@ -435,45 +177,6 @@ async fn the_wrong_mode_says_which() {
         let error = client.siblings("jobs").await.unwrap_err();
         assert_eq!(error.to_string(), "\"jobs\" is linearizable: open it with `client.linearizable(..)`");
         assert_eq!(client.siblings("none").await.unwrap_err(), OpenError::Unknown("none".into()));
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn nothing_sent_is_unavailable_and_something_sent_unknown() {
-    soon(async {
-        let cluster = Cluster::start(|_, request| match request {
-            Request::Submit(_) => Failure::Unavailable("alone".into()).into(),
-            _ => Answer::Never,
-        });
-        let client = cluster.client(Duration::from_millis(400)).await;
-        let carts = client.siblings("carts").await.unwrap();
-        let error = carts.create(KEY, "v").await.unwrap_err();
-        assert!(matches!(error, WriteError::Unavailable(_)), "{error:?}");
-        assert!(matches!(carts.get(KEY).await, Err(ReadError::Unavailable(_))));
-        assert!(matches!(
-            carts.create(KEY, vec![0; (1 << 20) + 1]).await,
-            Err(WriteError::TooLarge { len: 1_048_577 })
-        ));
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_node_that_lags_behind_is_asked_again() {
-    soon(async {
-        let config = same_config();
-        let answers = AtomicUsize::new(0);
-        let cluster = Cluster::start(move |_, request| match request {
-            Request::Submit(_) if answers.fetch_add(1, Ordering::SeqCst) < 4 => {
-                Failure::UnknownNamespace.into()
-            }
-            Request::Submit(submit) => applied(&config, submit).into(),
-            _ => nothing().into(),
-        });
-        let carts = cluster.carts().await;
-        assert!(carts.create(KEY, "v").await.unwrap().applied().is_some());
-        assert_eq!(cluster.submitted().len(), 5);
     })
     .await;
 }
@@ -568,4 +271,74 @@ async fn a_ticket_in_text() {
     assert_eq!("tanist-ticket-2\nxx".parse::<Ticket>(), Err(TicketError::Format("tanist-ticket-2".into())));
     assert_eq!("tanist-ticket-1\n*".parse::<Ticket>(), Err(TicketError::Base64));
     assert!(matches!("tanist-ticket-1\nAAAA".parse::<Ticket>(), Err(TicketError::Malformed(_))));
+}
+
+#[tokio::test]
+async fn a_newer_configuration_is_fetched_before_judging() {
+    soon(async {
+        let mut config = same_config();
+        let newest = Arc::new(Mutex::new(versions(&[])));
+        let answer = newest.clone();
+        let cluster = Cluster::start(move |_, _| answer.lock().unwrap().clone().into());
+        let carts = cluster.carts().await;
+        // A grant is added, and a version stamped under it, that the client has not heard of.
+        let grant = Grant {
+            author: Some(secret(60).public()),
+            namespace: None,
+            prefix: Vec::new(),
+            rights: Rights::WRITE,
+        };
+        extend(&mut config, ConfigChange::AddGrant(grant));
+        let mut by_another = write(&config, 1, &[], Some(b"new")).write().clone();
+        by_another.author = secret(60).public();
+        let proof = crate::core::signature::sign_one(&secret(60), config.cluster(), by_another.id().into());
+        let stamped = version(&config, 1, SignedWrite::new(by_another, proof, None));
+        *newest.lock().unwrap() = versions(&[(&stamped, b"new")]);
+        let early = carts.get(KEY).await;
+        assert!(matches!(early, Err(ReadError::Forged(_))), "nobody has that revision: {early:?}");
+        *cluster.config.lock().unwrap() = config;
+        let reading = carts.get(KEY).await.unwrap();
+        assert_eq!(reading.siblings()[0].head().author(), secret(60).public());
+        assert_eq!(carts.client().configuration().policy().revision(), 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn attack_11_a_configuration_without_votes_is_not_believed() {
+    soon(async {
+        let cluster = Cluster::start(|_, _| nothing().into());
+        let forged = {
+            let mut config = cluster.config.lock().unwrap();
+            let mut longer = config.clone();
+            extend(&mut longer, ConfigChange::AdvanceEpoch);
+            let mut entry = longer.entries(crate::core::chain::Chain::WriteEpochs)[0].clone();
+            entry.votes.truncate(1);
+            let refused = config.extend(entry.clone());
+            assert!(refused.is_err());
+            entry
+        };
+        *cluster.lie.lock().unwrap() = Some(forged);
+        let connected = Client::builder().identity(secret(AUTHOR)).connect(&cluster.ticket).await;
+        assert!(matches!(connected, Err(ConnectError::Forged(_))), "{connected:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_deletion_beside_a_value_is_a_conflict_and_deletions_alone_are_none() {
+    soon(async {
+        let config = same_config();
+        let ([base, left, _], _) = siblings(&config, [b"0", b"1", b"2"]);
+        let gone = version(&config, 4, write(&config, 4, &[&base], None));
+        let gone_too = version(&config, 5, write(&config, 5, &[&base], None));
+        let mixed = reading(versions(&[(&left, b"1"), (&gone, b"")])).await.unwrap();
+        assert_eq!(mixed.value(), Err(Unresolved { count: 2 }));
+        let conflict = mixed.conflict().unwrap();
+        assert!(conflict.has_deletion() && conflict.values().eq([&Bytes::from_static(b"1")]));
+        let deleted = reading(versions(&[(&gone, b""), (&gone_too, b"")])).await.unwrap();
+        assert_eq!(deleted.value(), Ok(None));
+        assert!(deleted.is_absent() && deleted.conflict().is_none());
+    })
+    .await;
 }

@@ -1,6 +1,7 @@
 //! A cluster's configuration: its chains, verified and applied.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::chain::{Chain, ConfigChange, Decided, ENTRY_FORMAT, Entry, Member, SignedEntry, Vote, Voters};
 use super::hash::Hash;
@@ -15,9 +16,9 @@ use super::policy::{Policy, PolicyError};
 #[derive(Debug, Clone)]
 pub struct Configuration {
     cluster: ClusterId,
-    voters: Vec<Decided>,
-    policy_entries: Vec<Decided>,
-    epoch_entries: Vec<Decided>,
+    voters: Vec<Arc<Decided>>,
+    policy_entries: Vec<Arc<Decided>>,
+    epoch_entries: Vec<Arc<Decided>>,
     policy: Policy,
 }
 
@@ -62,7 +63,7 @@ impl Configuration {
         let policy = Policy::founding(&voters.grants);
         Ok(Configuration {
             cluster,
-            voters: vec![genesis],
+            voters: vec![Arc::new(genesis)],
             policy_entries: Vec::new(),
             epoch_entries: Vec::new(),
             policy,
@@ -71,8 +72,8 @@ impl Configuration {
 
     /// Verifies and applies the next entry of its chain.
     pub fn extend(&mut self, decided: Decided) -> Result<(), ConfigError> {
-        self.check_next(&decided.signed)?;
-        self.check_votes(&decided)?;
+        self.check(&decided)?;
+        let decided = Arc::new(decided);
         let entry = &decided.signed.entry;
         match entry.chain {
             Chain::Voters => self.voters.push(decided),
@@ -84,6 +85,12 @@ impl Configuration {
             Chain::WriteEpochs => self.epoch_entries.push(decided),
         }
         Ok(())
+    }
+
+    /// Whether `decided` is the next entry of its chain, and proved.
+    pub fn check(&self, decided: &Decided) -> Result<(), ConfigError> {
+        self.check_next(&decided.signed)?;
+        self.check_votes(decided)
     }
 
     /// Whether `signed` may be proposed as the next entry of its chain.
@@ -143,7 +150,7 @@ impl Configuration {
     }
 
     /// The decided entries of `chain`, the first one first.
-    pub fn entries(&self, chain: Chain) -> &[Decided] {
+    pub fn entries(&self, chain: Chain) -> &[Arc<Decided>] {
         match chain {
             Chain::Voters => &self.voters,
             Chain::Policy => &self.policy_entries,

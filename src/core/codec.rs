@@ -60,6 +60,18 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     }
 }
 
+/// As [`decode`], for bytes that this node stored itself: what a merge made of many small messages
+/// may be larger than any message.
+pub fn decode_stored<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let kind = kind::<T>();
+    let (value, used) = bincode::serde::decode_from_slice(bytes, FORM.with_no_limit())
+        .map_err(|error| DecodeError::Malformed { kind, reason: error.to_string() })?;
+    match bytes.len() - used {
+        0 => Ok(value),
+        left => Err(DecodeError::LeftOver { kind, left }),
+    }
+}
+
 fn kind<T>() -> &'static str {
     let path = std::any::type_name::<T>();
     path.rsplit("::").next().unwrap_or(path)

@@ -9,6 +9,9 @@ pub const FRAME_LEN: usize = 2 << 20;
 /// Live siblings of a key at admission: past it only a write that names a live one is taken.
 /// A merge has no such cap.
 pub const SIBLINGS_ADMITTED: usize = 64;
+/// Bytes of all held versions of a key at admission, roughly, values aside: so a healed partition still
+/// fits into one answer.
+pub const ROW_ADMITTED: usize = FRAME_LEN / 4;
 /// Versions of one key, and parents of one write, that a decoder accepts.
 pub const VERSIONS: usize = 1024;
 /// Stamps of one version at most.
@@ -39,6 +42,8 @@ pub const POLICY_ITEMS: usize = 4096;
 pub const LIST_PAGE: usize = 1000;
 /// Operations that a node is in the middle of at most; past it requests are answered `Overloaded`.
 pub const OPERATIONS: usize = 16_384;
+/// Counters of events and ballots are below this: a claimed one above it is not believed.
+pub const COUNTERS: u64 = 1 << 62;
 /// Counters that a node reserves durably at a time.
 pub const COUNTER_BLOCK: u64 = 1 << 16;
 

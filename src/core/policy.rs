@@ -158,7 +158,7 @@ impl Policy {
                 if self.namespace(&policy.name).is_some() {
                     return Err(PolicyError::NameTaken(policy.name.clone()));
                 }
-                if self.namespaces.len() >= limits::POLICY_ITEMS {
+                if self.live_namespaces().count() >= limits::POLICY_ITEMS {
                     return Err(PolicyError::Full);
                 }
                 if policy.write_quorum.is_some_and(|w| w == 0 || usize::from(w) > replicas) {
@@ -180,7 +180,7 @@ impl Policy {
                 if self.grants().any(|held| held == grant) {
                     return Err(PolicyError::GrantExists);
                 }
-                if self.grants.len() >= limits::POLICY_ITEMS {
+                if self.grants().count() >= limits::POLICY_ITEMS {
                     return Err(PolicyError::Full);
                 }
                 Ok(())

@@ -175,12 +175,16 @@ impl Siblings {
         let mut now_dead = Vec::new();
         for (id, held) in &self.0 {
             let by_index = known.get(id).copied().or_else(|| index.superseded_by(*id));
+            let by_name = || {
+                let namer = self.0.values().find(|other| other.version.write().names(*id));
+                namer.map(|other| other.version.id())
+            };
             let by_past = || {
                 pasts.iter().find_map(|(other, past)| {
                     (other != id && held.version.lies_in(past, distrusted)).then_some(*other)
                 })
             };
-            let Some(by) = by_index.or_else(by_past) else { continue };
+            let Some(by) = by_index.or_else(by_name).or_else(by_past) else { continue };
             if by_index.is_none() {
                 joined.superseded.push((*id, by));
             }

@@ -12,6 +12,7 @@ use super::chain::{Chain, Mode, Rights};
 use super::cluster::Configuration;
 use super::hash::Hash;
 use super::identity::{ClusterId, PublicKey};
+use super::limits;
 use super::object::{Key, NamespaceId, ObjectId};
 use super::signature::Proof;
 use super::stamp::{SignedStamp, Stamp};
@@ -189,7 +190,13 @@ impl<'a> Verifier<'a> {
             return Err(Rejection::NoRight);
         }
         self.signed(&submission.signed, &submission.value)?;
+        if submission.presented.len() > write.parents.len() * limits::STAMPS {
+            return Err(Rejection::StampObject);
+        }
         for stamp in &submission.presented {
+            if !write.names(stamp.stamp().write) {
+                return Err(Rejection::StampObject);
+            }
             self.stamp(stamp, write.object())?;
         }
         Ok(Verified::new(submission, self.config))

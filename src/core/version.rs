@@ -154,6 +154,17 @@ impl Version {
         past
     }
 
+    /// Bytes of the version's encoding, roughly and not below; its value aside.
+    pub fn footprint(&self) -> usize {
+        let write = self.write();
+        let stamps: usize = self
+            .stamps
+            .iter()
+            .map(|stamp| 1024 + stamp.stamp().past.actors() * 32 + stamp.stamp().past.ranges() * 16)
+            .sum();
+        512 + write.key.as_bytes().len() + write.parents.len() * 32 + stamps
+    }
+
     /// Whether any event of this version lies in `past`, stamps of `distrusted` actors aside.
     pub fn lies_in(&self, past: &Past, distrusted: &dyn Fn(ActorId) -> bool) -> bool {
         self.stamps.iter().any(|stamp| {

@@ -7,6 +7,7 @@ use super::Input;
 use crate::core::chain::{Chain, Rights, SignedEntry};
 use crate::core::cluster::Configuration;
 use crate::core::identity::{MemberId, PublicKey};
+use crate::core::limits;
 use crate::core::object::{Key, NamespaceId};
 use crate::core::verified::{Copy, Rejection, RootCache, Submission, Verified, Verifier};
 use crate::core::version::Version;
@@ -201,9 +202,15 @@ pub fn request(
         }
         registry::Request::Propose(propose) => {
             let admins = &config.current().admins;
-            let named = propose.signed.admin.as_ref().is_some_and(|(admin, _)| admins.contains(admin));
+            let hash = propose.signed.entry.hash();
+            let named = propose.signed.admin.as_ref().is_some_and(|(admin, proof)| {
+                admins.contains(admin) && proof.verifies(admin, config.cluster(), hash)
+            });
             if !named || propose.signed.entry.chain == Chain::WriteEpochs {
                 return Err(Failure::Denied("only an administrator changes the configuration".to_owned()));
+            }
+            if propose.signed.entry.chain == Chain::Voters {
+                return Err(Failure::NotBuilt("changing the membership".to_owned()));
             }
             Ask::Propose(Box::new(propose.signed))
         }
@@ -228,9 +235,9 @@ pub fn message(
             copies: sieve.copies(m.versions, m.values, m.namespace, &m.key),
             namespace: m.namespace,
             key: m.key,
-            live: m.live,
+            live: bounded(m.live),
             about: m.about,
-            superseded: m.superseded,
+            superseded: bounded(m.superseded),
             fetch: m.fetch,
         }),
         PeerMessage::Exchanged(m) => Message::Exchanged(Exchanged {
@@ -239,9 +246,9 @@ pub fn message(
             namespace: m.namespace,
             key: m.key,
             counts: m.counts,
-            live: m.live,
+            live: bounded(m.live),
             about: m.about,
-            superseded: m.superseded,
+            superseded: bounded(m.superseded),
         }),
         PeerMessage::Forward(m) => {
             let Forward { operation, client, kind, header, values } = m;
@@ -325,6 +332,12 @@ impl Sieve<'_> {
     }
 }
 
+/// As much of a list as any honest node sends.
+fn bounded<T>(mut list: Vec<T>) -> Vec<T> {
+    list.truncate(2 * limits::VERSIONS);
+    list
+}
+
 /// The answer to a client whose request was rejected.
 fn failure(config: &Configuration, namespace: NamespaceId) -> impl Fn(Rejection) -> Failure + '_ {
     move |rejection| match rejection {
@@ -334,6 +347,8 @@ fn failure(config: &Configuration, namespace: NamespaceId) -> impl Fn(Rejection)
             let mode = config.policy().namespace_by_id(namespace).map(|n| n.policy.mode);
             mode.map_or(Failure::UnknownNamespace, Failure::Mode)
         }
+        // Not the client's fault: this node learns of the entry sooner or later.
+        Rejection::NeedsEntry { .. } => Failure::Unavailable(rejection.to_string()),
         other => Failure::Rejected(other.to_string()),
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::rows::{self, KeyRow};
 use super::store::{Batch, Change, StoreError, View};
+use crate::core::stamp::SignedStamp;
 
 /// The content of a row that is not synced yet.
 #[derive(Debug, Clone)]
@@ -15,6 +16,8 @@ enum Row {
     Encoded(Bytes),
     /// A key's row, encoded when its batch is closed: only then its stamps are signed.
     Key(Arc<KeyRow>),
+    /// Two stamps that contradict each other, encoded when the batch is closed for the same reason.
+    Evidence(Arc<SignedStamp>, Arc<SignedStamp>),
     /// Deleted.
     Gone,
 }
@@ -24,6 +27,9 @@ struct Cell {
     batch: u64,
     row: Row,
 }
+
+/// A key's row by its name; nothing in its place if it is gone or does not decode.
+pub type ScannedRow = (Bytes, Option<Arc<KeyRow>>);
 
 /// Changes that are not synced yet, each with the number of its batch.
 #[derive(Debug)]
@@ -83,6 +89,9 @@ impl Overlay {
             match &self.cells.get(&key)?.row {
                 Row::Encoded(value) => Some(Change::Put { key, value: value.clone() }),
                 Row::Key(row) => Some(Change::Put { key, value: rows::encode(&**row) }),
+                Row::Evidence(first, second) => {
+                    Some(Change::Put { key, value: rows::encode(&(first, second)) })
+                }
                 Row::Gone => Some(Change::Delete { key }),
             }
         };
@@ -104,7 +113,12 @@ impl Overlay {
     }
 
     fn put(&mut self, key: Bytes, row: Row) {
-        self.weight += key.len() + if let Row::Encoded(bytes) = &row { bytes.len() } else { 256 };
+        self.weight += key.len()
+            + match &row {
+                Row::Encoded(bytes) => bytes.len(),
+                Row::Key(row) => row.footprint(),
+                Row::Evidence(..) | Row::Gone => 256,
+            };
         self.changed.insert(key.clone());
         self.cells.insert(key, Cell { batch: self.current, row });
     }
@@ -148,8 +162,8 @@ impl<'a> Rows<'a> {
             self.touched = self.touched.max(cell.batch);
             return Ok(match &cell.row {
                 Row::Encoded(value) => Some(value.clone()),
-                Row::Key(row) => Some(rows::encode(&**row)),
-                Row::Gone => None,
+                // Rows of these kinds are read by their own means only.
+                Row::Key(_) | Row::Evidence(..) | Row::Gone => None,
             });
         }
         self.store.get(key)
@@ -162,19 +176,20 @@ impl<'a> Rows<'a> {
             return match &cell.row {
                 Row::Key(row) => Ok(Arc::clone(row)),
                 Row::Encoded(value) => rows::decode(value).map(Arc::new),
-                Row::Gone => Ok(Arc::default()),
+                Row::Evidence(..) | Row::Gone => Ok(Arc::default()),
             };
         }
         self.store.get(key)?.map_or_else(|| Ok(Arc::default()), |bytes| rows::decode(&bytes).map(Arc::new))
     }
 
-    /// Up to `limit` keys' rows that begin with `prefix` and come after `after`.
+    /// Up to `limit` keys' rows that begin with `prefix` and come after `after`; nothing in place of a
+    /// row that is gone or does not decode, so that a short page is the last one.
     pub fn key_rows(
         &mut self,
         prefix: &Bytes,
         after: Option<&Bytes>,
         limit: usize,
-    ) -> Result<Vec<(Bytes, Arc<KeyRow>)>, StoreError> {
+    ) -> Result<Vec<ScannedRow>, StoreError> {
         // Rows in the overlay hide those in the store, so a page is taken from the union of both.
         let mut union: BTreeMap<Bytes, Option<Arc<KeyRow>>> = BTreeMap::new();
         for (key, value) in self.store.scan(prefix, after.map(|after| &after[..]), limit)? {
@@ -198,11 +213,11 @@ impl<'a> Rows<'a> {
             let row = match &cell.row {
                 Row::Key(row) => Some(Arc::clone(row)),
                 Row::Encoded(value) => Some(Arc::new(rows::decode(value)?)),
-                Row::Gone => None,
+                Row::Evidence(..) | Row::Gone => None,
             };
             union.insert(key.clone(), row);
         }
-        Ok(union.into_iter().filter_map(|(key, row)| Some((key, row?))).take(limit).collect())
+        Ok(union.into_iter().take(limit).collect())
     }
 
     /// Stores a row.
@@ -214,6 +229,12 @@ impl<'a> Rows<'a> {
     /// Stores a key's row.
     pub fn put_key_row(&mut self, key: Bytes, row: Arc<KeyRow>) {
         self.overlay.put(key, Row::Key(row));
+        self.touched = self.overlay.current;
+    }
+
+    /// Stores evidence against an actor.
+    pub fn put_evidence(&mut self, key: Bytes, first: Arc<SignedStamp>, second: Arc<SignedStamp>) {
+        self.overlay.put(key, Row::Evidence(first, second));
         self.touched = self.overlay.current;
     }
 

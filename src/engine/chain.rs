@@ -15,8 +15,8 @@ use super::rows::{self, AcceptorRow};
 use super::store::StoreError;
 use super::{Effect, Millis};
 use crate::core::chain::{Ballot, Chain, ConfigChange, Decided, ENTRY_FORMAT, Entry, SignedEntry, Vote};
-use crate::core::cluster::ConfigError;
 use crate::core::identity::{ActorId, MemberId, Signature};
+use crate::core::limits;
 use crate::wire::client::{AskConfig, Config, Failure, Proposed};
 use crate::wire::peer::{Accept, Accepted, Learn, Prepare, Promise};
 
@@ -92,13 +92,28 @@ impl State {
             self.forward(step, requester, request, members);
             return Ok(());
         }
+        if number > self.config.length(chain) + 1 {
+            for peer in self.up.clone() {
+                self.ask_config(step, peer);
+            }
+            self.fail(
+                step,
+                requester,
+                Failure::Unavailable("this node's configuration is behind".to_owned()),
+            );
+            return Ok(());
+        }
         if let Err(error) = self.config.check_next(&signed) {
             self.reply(step, requester, Proposed::Refused { why: error.to_string() });
             return Ok(());
         }
-        if self.proposals.open.contains_key(&(chain, number)) {
-            let why = "another change is being decided: try again".to_owned();
-            self.reply(step, requester, Proposed::Refused { why });
+        if let Some(open) = self.proposals.open.get(&(chain, number)) {
+            let answer = if open.wanted.entry == signed.entry {
+                Proposed::Unknown
+            } else {
+                Proposed::Refused { why: "another change is being decided: try again".to_owned() }
+            };
+            self.reply(step, requester, answer);
             return Ok(());
         }
         let deadline = self.now + self.timing.deadline;
@@ -126,6 +141,7 @@ impl State {
             batch: step.rows.touched(),
         };
         self.proposals.open.insert((chain, number), proposal);
+        self.proposals.next_tick = self.proposals.next_tick.min(self.now + TICK);
         let prepare = Prepare { chain, number, ballot };
         for member in self.config.current().electorate.clone() {
             if member == self.identity.member {
@@ -145,7 +161,7 @@ impl State {
         from: MemberId,
         prepare: Prepare,
     ) -> Result<(), StoreError> {
-        if !self.accepts(step, from, prepare.chain, prepare.number) {
+        if !self.accepts(step, from, prepare.chain, prepare.number, prepare.ballot) {
             return Ok(());
         }
         let promise = self.promised(step, prepare)?;
@@ -221,7 +237,7 @@ impl State {
         accept: Accept,
     ) -> Result<(), StoreError> {
         let entry = &accept.signed.entry;
-        if !self.accepts(step, from, entry.chain, entry.number) {
+        if !self.accepts(step, from, entry.chain, entry.number, accept.ballot) {
             return Ok(());
         }
         if let Some(accepted) = self.accept_here(step, &accept)? {
@@ -233,7 +249,8 @@ impl State {
     fn accept_here(&mut self, step: &mut Step<'_>, accept: &Accept) -> Result<Option<Accepted>, StoreError> {
         let entry = &accept.signed.entry;
         let (chain, number, ballot, hash) = (entry.chain, entry.number, accept.ballot, entry.hash());
-        if self.config.check_next(&accept.signed).is_err() {
+        // Until quorums span two memberships, none is ever changed: no acceptor votes for that.
+        if chain == Chain::Voters || self.config.check_next(&accept.signed).is_err() {
             return Ok(None);
         }
         let mut row = self.acceptor(step, chain, number)?;
@@ -325,13 +342,14 @@ impl State {
             self.ask_config(step, from);
             return Ok(());
         }
+        // Not proved: whoever sent it, nothing follows from it.
+        if self.config.check(&decided).is_err() {
+            return Ok(());
+        }
         let chosen = entry.clone();
         let row = rows::encode(&decided);
-        match Arc::make_mut(&mut self.config).extend(decided) {
-            Ok(()) => {}
-            Err(ConfigError::NotNext(_)) => return Ok(()),
-            // Not proved: whoever sent it, nothing follows from it.
-            Err(_) => return Ok(()),
+        if Arc::make_mut(&mut self.config).extend(decided).is_err() {
+            return Ok(());
         }
         step.rows.put(rows::entry(chain, number), row);
         step.rows.delete(rows::acceptor(chain, number));
@@ -357,7 +375,8 @@ impl State {
         for chain in Chain::ALL {
             let known = usize::try_from(have.have(chain)).unwrap_or(usize::MAX);
             let room = ENTRIES - entries.len();
-            entries.extend(self.config.entries(chain).iter().skip(known).take(room).cloned());
+            let beyond = self.config.entries(chain).iter().skip(known).take(room);
+            entries.extend(beyond.map(|decided| Decided::clone(decided)));
         }
         Config { entries, lengths: self.known_chains().have }
     }
@@ -392,7 +411,8 @@ impl State {
         if self.now < self.proposals.next_tick {
             return Ok(());
         }
-        self.proposals.next_tick = self.now + TICK;
+        let pause = if self.proposals.open.is_empty() { 10 * TICK } else { TICK };
+        self.proposals.next_tick = self.now + pause;
         if self.awaits_recall() {
             self.recall_from_all(step);
         }
@@ -404,7 +424,7 @@ impl State {
                 continue;
             }
             let Some(proposal) = self.proposals.open.remove(&place) else { continue };
-            if over {
+            if over || self.counts().is_err() {
                 self.reply(step, proposal.requester, Proposed::Unknown);
             } else {
                 self.begin_ballot(step, proposal.requester, proposal.wanted, proposal.deadline)?;
@@ -451,7 +471,14 @@ impl State {
     }
 
     /// Whether this node may answer as acceptor for a place; if it is ahead or behind, it says so.
-    fn accepts(&mut self, step: &mut Step<'_>, from: MemberId, chain: Chain, number: u64) -> bool {
+    fn accepts(
+        &mut self,
+        step: &mut Step<'_>,
+        from: MemberId,
+        chain: Chain,
+        number: u64,
+        ballot: Ballot,
+    ) -> bool {
         if let Some(decided) = self.decided(chain, number) {
             step.send(from, Learn { decided });
             return false;
@@ -460,14 +487,18 @@ impl State {
             self.ask_config(step, from);
             return false;
         }
-        self.counts().is_ok()
+        let cluster = self.config.cluster();
+        let own = self.config.member(from).is_some_and(|member| member.actor(cluster) == ballot.actor);
+        own && ballot.config_epoch == self.config.config_epoch()
+            && ballot.counter < limits::COUNTERS
+            && self.counts().is_ok()
             && !self.disk_full
             && self.config.current().electorate.contains(&self.identity.member)
     }
 
     fn decided(&self, chain: Chain, number: u64) -> Option<Decided> {
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
-        self.config.entries(chain).get(index).cloned()
+        self.config.entries(chain).get(index).map(|decided| Decided::clone(decided))
     }
 
     fn acceptor(&self, step: &mut Step<'_>, chain: Chain, number: u64) -> Result<AcceptorRow, StoreError> {

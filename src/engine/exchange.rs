@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::arrival::{Exchange, Exchanged};
 use super::gather::question;
-use super::key::At;
+use super::key::{At, Merged};
 use super::machine::{State, Step};
 use super::operation::Operation;
 use super::rows::KeyRow;
@@ -40,7 +40,8 @@ impl State {
         let merged = self.merge(step, &at, exchange.copies, &exchange.superseded)?;
         let row = merged.row;
         let lacks = self.lacks(step, &at, &row, &exchange.live)?;
-        if lacks || merged.unresolved {
+        let worth_asking = exchange.operation != 0 || merged.changed;
+        if (lacks || merged.unresolved) && worth_asking {
             step.send(from, question(0, &at, row.siblings.live_ids(), None));
         }
         if exchange.operation == 0 && !exchange.fetch {
@@ -50,13 +51,16 @@ impl State {
             Some(write) => self.known(step, &at, &row, write)?,
             None => Known::Nothing,
         };
-        let superseded = self.claims(step, &at, &row, &exchange.live)?;
+        // A write that was asked about may be superseded by one that the sender never saw, and be
+        // unknown to it: a retry must find it all the same (attack 4a).
+        let asked: Vec<WriteId> = exchange.live.iter().chain(&exchange.about).copied().collect();
+        let superseded = self.claims(step, &at, &row, &asked)?;
         let (versions, values) = if exchange.fetch {
             self.copies_beyond(step, &at, &row, &exchange.live)?
         } else {
             (Vec::new(), Values::none())
         };
-        let counts = self.counts().is_ok() && !self.is_mending(&at);
+        let counts = self.counts_for(&at);
         let answer = peer::Exchanged {
             operation: exchange.operation,
             namespace: at.namespace,
@@ -85,7 +89,7 @@ impl State {
             answer.counts = false;
         }
         let merged = if self.disk_full {
-            super::key::Merged { row: step.rows.key_row(&at.row)?, unresolved: false }
+            Merged { row: step.rows.key_row(&at.row)?, unresolved: false, changed: false }
         } else {
             self.merge(step, &at, answer.copies.clone(), &answer.superseded)?
         };
@@ -93,10 +97,12 @@ impl State {
         self.repair(step, from, &at, &merged.row, &answer.live)?;
         match self.operations.take(answer.operation) {
             Some(Operation::Gather(gather)) if gather.at == at => {
-                self.gathered(step, answer.operation, gather, from, &answer, missing)
+                self.gathered(step, answer.operation, gather, from, &answer, (missing, merged.changed))
             }
             Some(Operation::Spread(spread)) if spread.at == at => {
-                if missing {
+                if missing
+                    && (merged.changed || !spread.met.is_superset(&answer.live.iter().copied().collect()))
+                {
                     step.send(from, question(0, &at, merged.row.siblings.live_ids(), None));
                 }
                 self.spread_to(step, answer.operation, spread, from, &answer)
@@ -106,7 +112,7 @@ impl State {
                 Ok(())
             }
             None => {
-                if missing && !answer.copies.is_empty() {
+                if missing && merged.changed {
                     step.send(from, question(0, &at, merged.row.siblings.live_ids(), None));
                 }
                 Ok(())
@@ -192,7 +198,7 @@ impl State {
         let mut values = Values::none();
         let mut room = MESSAGE;
         for version in row.siblings.live().filter(|version| !known.contains(&version.id())) {
-            let size = version.write().body.value_len() + footprint(version);
+            let size = version.write().body.value_len() + version.footprint();
             if !versions.is_empty() && size > room {
                 break;
             }
@@ -210,15 +216,4 @@ impl State {
             .member(member)
             .is_some_and(|m| self.equivocators.contains(&m.actor(self.config.cluster())))
     }
-}
-
-/// Bytes of a version in a message, roughly and not below.
-pub(super) fn footprint(version: &Version) -> usize {
-    let write = version.write();
-    let stamps: usize = version
-        .stamps
-        .iter()
-        .map(|stamp| 1024 + stamp.stamp().past.actors() * 32 + stamp.stamp().past.ranges() * 16)
-        .sum();
-    1024 + write.key.as_bytes().len() + write.parents.len() * 32 + stamps
 }

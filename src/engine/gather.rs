@@ -47,12 +47,13 @@ impl State {
             then,
             asked: BTreeSet::new(),
             answers: BTreeMap::new(),
+            heard: BTreeSet::new(),
             deadline: self.now + self.timing.deadline,
             wake: self.now + self.timing.hedge,
             batch: 0,
             at,
         };
-        if self.counts().is_ok() && !self.is_mending(&gather.at) {
+        if self.counts_for(&gather.at) {
             let row = step.rows.key_row(&gather.at.row)?;
             let known = match about {
                 Some(write) => self.known(step, &gather.at, &row, write)?,
@@ -63,9 +64,12 @@ impl State {
                 gather.answers.insert(self.identity.member, known);
             }
         }
-        let missing = gather.needed.saturating_sub(gather.answers.len());
         let me = self.identity.member;
         let replicas = self.replicas(gather.at.object);
+        if matches!(gather.then, Then::Mend) {
+            gather.needed = gather.needed.min(replicas.iter().filter(|r| **r != me).count());
+        }
+        let missing = gather.needed.saturating_sub(gather.answers.len());
         let reached = replicas.into_iter().filter(|r| *r != me && self.up.contains(r));
         for peer in reached.take(missing).collect::<Vec<_>>() {
             self.ask(step, number, &mut gather, peer)?;
@@ -82,7 +86,18 @@ impl State {
         peer: MemberId,
     ) -> Result<(), StoreError> {
         gather.asked.insert(peer);
-        let live = step.rows.key_row(&gather.at.row)?.siblings.live_ids();
+        let row = step.rows.key_row(&gather.at.row)?;
+        let mut live = row.siblings.live_ids();
+        if matches!(gather.then, Then::Mend) {
+            // A version without its value is asked for as if it were not there.
+            let mut whole = Vec::new();
+            for version in row.siblings.live() {
+                if self.value(step, &gather.at, version)?.is_some() {
+                    whole.push(version.id());
+                }
+            }
+            live = whole;
+        }
         step.send(peer, question(number, &gather.at, live, gather.about));
         Ok(())
     }
@@ -104,7 +119,7 @@ impl State {
     }
 
     /// Counts an answer whose versions were merged. `missing`: the replica has live versions that are
-    /// still unknown here.
+    /// still unknown here; `changed`: its answer brought something new.
     pub(super) fn gathered(
         &mut self,
         step: &mut Step<'_>,
@@ -112,15 +127,18 @@ impl State {
         mut gather: Gather,
         from: MemberId,
         answer: &Exchanged,
-        missing: bool,
+        (missing, changed): (bool, bool),
     ) -> Result<(), StoreError> {
         if missing {
             // The rest did not fit into one message, or did not pass: only progress is worth asking again.
-            if !answer.copies.is_empty() {
+            if changed {
                 self.ask(step, number, &mut gather, from)?;
             }
-        } else if answer.counts {
-            gather.answers.insert(from, answer.about);
+        } else if self.replicas(gather.at.object).contains(&from) {
+            gather.heard.insert(from);
+            if answer.counts {
+                gather.answers.insert(from, answer.about);
+            }
         }
         self.go_on_gathering(step, number, gather)
     }
@@ -132,7 +150,12 @@ impl State {
         mut gather: Gather,
     ) -> Result<(), StoreError> {
         step.rows.depend(gather.batch);
-        if gather.answers.len() >= gather.needed {
+        // When every other replica was heard, nobody knows more, counting or not: two replicas that mend
+        // the same key must not wait for each other.
+        let me = self.identity.member;
+        let all_heard = matches!(gather.then, Then::Mend)
+            && self.replicas(gather.at.object).iter().all(|r| *r == me || gather.heard.contains(r));
+        if gather.answers.len() >= gather.needed || all_heard {
             return self.after_gathering(step, gather);
         }
         gather.batch = gather.batch.max(step.rows.touched());
@@ -146,7 +169,7 @@ impl State {
             Then::Submit(attempt) => self.decide(step, gather.requester, gather.at, *attempt, true),
             Then::Outcome => self.answer_outcome(step, gather),
             Then::Mend => {
-                self.operations.mending.remove(&gather.at.object);
+                self.end_mending(step, &gather.at);
                 Ok(())
             }
         }

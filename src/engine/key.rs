@@ -58,7 +58,12 @@ impl Index for IndexRows<'_, '_> {
 }
 
 fn read_index(rows: &mut Rows<'_>, object: ObjectId, id: WriteId) -> Result<Option<WriteId>, StoreError> {
-    rows.get(&rows::index(object, id))?.map(|bytes| rows::decode(&bytes)).transpose()
+    let row = rows.get(&rows::index(object, id))?;
+    match row.map(|bytes| rows::decode(&bytes)).transpose() {
+        // As good as lost: the next exchange brings it back.
+        Err(StoreError::Damaged(_)) => Ok(None),
+        other => other,
+    }
 }
 
 /// What a merge did.
@@ -67,6 +72,9 @@ pub(super) struct Merged {
     pub(super) row: Arc<KeyRow>,
     /// A claim named a superseding write that is not known here: its version must come first.
     pub(super) unresolved: bool,
+    /// Whether anything was new. Only then is asking on worth it: otherwise two replicas that cannot
+    /// take each other's versions would ask for ever.
+    pub(super) changed: bool,
 }
 
 impl State {
@@ -78,44 +86,56 @@ impl State {
         copies: Vec<Verified<Copy>>,
         claims: &[(WriteId, WriteId)],
     ) -> Result<Merged, StoreError> {
+        let mut changed = false;
         for copy in copies {
             let Copy { version, value } = copy.into_inner();
-            self.merge_version(step, at, version, value)?;
+            changed |= self.merge_version(step, at, version, value)?;
         }
         let mut unresolved = false;
         for (id, by) in claims {
             let row = step.rows.key_row(&at.row)?;
-            if read_index(&mut step.rows, at.object, *id)?.is_some() {
+            if id == by || self.superseder(step, at, &row, *id)?.is_some() {
                 continue;
             }
-            let resolved =
-                row.siblings.version(*by).is_some() || self.superseder(step, at, &row, *by)?.is_some();
-            if !resolved {
-                unresolved = true;
+            // Whatever the peer named, what is written down is a version that is live here: so the
+            // links of supersession never close to a ring.
+            let live = if row.siblings.is_live(*by) {
+                Some(*by)
+            } else {
+                self.claim(step, at, &row, *by)?.map(|(_, live)| live)
+            };
+            let Some(live) = live.filter(|live| live != id) else {
+                unresolved |= row.siblings.version(*by).is_none();
                 continue;
-            }
-            let mut changed = KeyRow::clone(&row);
+            };
+            let mut after = KeyRow::clone(&row);
             let joined = self.with_index(step, at, |index, distrusted| {
-                changed.siblings.supersede(*id, *by, index, distrusted)
+                after.siblings.supersede(*id, live, index, distrusted)
             })?;
-            self.write_down(step, at, changed, &joined, None);
+            self.write_down(step, at, after, &joined, None);
+            changed = true;
         }
-        Ok(Merged { row: step.rows.key_row(&at.row)?, unresolved })
+        Ok(Merged { row: step.rows.key_row(&at.row)?, unresolved, changed })
     }
 
-    /// Merges one version, with its value, into a key.
+    /// Merges one version, with its value, into a key. Returns whether anything was new.
     pub(super) fn merge_version(
         &mut self,
         step: &mut Step<'_>,
         at: &At,
         version: Version,
         value: Bytes,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let row = step.rows.key_row(&at.row)?;
         let id = version.id();
-        let known = row.siblings.version(id);
-        if known.is_some_and(|held| held.stamps == version.stamps) {
-            return Ok(());
+        if let Some(held) = row.siblings.version(id) {
+            let lost = self.is_mending(at) && self.value(step, at, held)?.is_none();
+            if lost {
+                step.rows.put(rows::value(at.object, id), rows::encode_value(&value));
+            }
+            if held.stamps == version.stamps {
+                return Ok(lost);
+            }
         }
         let mut changed = KeyRow::clone(&row);
         let contradictions = contradictions(&row, &version);
@@ -132,11 +152,12 @@ impl State {
             self.counters.received += 1;
         }
         let evidence = !contradictions.is_empty();
-        if joined.changed || evidence || !joined.superseded.is_empty() {
+        let news = joined.changed || evidence || !joined.superseded.is_empty();
+        if news {
             let value = (joined.added && !deleted).then_some((id, value));
             self.write_down(step, at, changed, &joined, value);
         }
-        Ok(())
+        Ok(news)
     }
 
     /// Writes down what a merge changed.
@@ -188,6 +209,9 @@ impl State {
         row: &KeyRow,
         id: WriteId,
     ) -> Result<Option<WriteId>, StoreError> {
+        if let Some(namer) = row.siblings.live().find(|version| version.write().names(id)) {
+            return Ok(Some(namer.id()));
+        }
         let Some(by) = read_index(&mut step.rows, at.object, id)? else { return Ok(None) };
         if row.siblings.version(by).is_some() || read_index(&mut step.rows, at.object, by)?.is_some() {
             return Ok(Some(by));
@@ -224,8 +248,12 @@ impl State {
             Some(by) => by,
             None => return Ok(None),
         };
-        for _ in 0..STEPS {
+        for walked in 0..STEPS {
             if row.siblings.is_live(by) {
+                if walked > 4 {
+                    // The next one who asks gets there at once.
+                    step.rows.put(rows::index(at.object, id), rows::encode(&by));
+                }
                 return Ok(Some((id, by)));
             }
             match self.superseder(step, at, row, by)? {
@@ -251,12 +279,40 @@ impl State {
 
     /// Throws away the key's index and reads the key from its peers.
     fn mend(&mut self, step: &mut Step<'_>, at: &At) -> Result<(), StoreError> {
-        self.counters.damaged += 1;
         step.rows.delete_all(&rows::index_of(at.object))?;
-        if self.operations.mending.insert(at.object) {
-            self.gather(step, Requester::Nobody, at.clone(), None, Then::Mend)?;
+        self.begin_mending(step, at)
+    }
+
+    /// Reads the key from its peers, durably: until they have answered, this replica does not count
+    /// for it, a restart included.
+    fn begin_mending(&mut self, step: &mut Step<'_>, at: &At) -> Result<(), StoreError> {
+        if !self.operations.mending.insert(at.object) {
+            return Ok(());
+        }
+        self.counters.damaged += 1;
+        step.rows.put(rows::mending(at.object), rows::encode(&(at.namespace, &at.key)));
+        self.gather(step, Requester::Nobody, at.clone(), None, Then::Mend)
+    }
+
+    /// The key was read from its peers.
+    pub(super) fn end_mending(&mut self, step: &mut Step<'_>, at: &At) {
+        self.operations.mending.remove(&at.object);
+        step.rows.delete(rows::mending(at.object));
+    }
+
+    /// Goes on with what was being mended when the node stopped.
+    pub(super) fn resume_mending(&mut self, step: &mut Step<'_>) -> Result<(), StoreError> {
+        for at in std::mem::take(&mut self.operations.unmended) {
+            self.gather(step, Requester::Nobody, at, None, Then::Mend)?;
         }
         Ok(())
+    }
+
+    /// Whether this replica's answer about the key counts in a quorum.
+    pub(super) fn counts_for(&self, at: &At) -> bool {
+        self.counts().is_ok()
+            && !self.is_mending(at)
+            && self.replicas(at.object).contains(&self.identity.member)
     }
 
     /// Whether the key is being read from its peers after damage.
@@ -264,7 +320,8 @@ impl State {
         self.operations.mending.contains(&at.object)
     }
 
-    /// Reads the value of a held version. A version without its value is damage; it is not served.
+    /// Reads the value of a held version. One that is lost or damaged is not served, and is read from
+    /// the peers.
     pub(super) fn value(
         &mut self,
         step: &mut Step<'_>,
@@ -274,17 +331,13 @@ impl State {
         if version.write().is_delete() {
             return Ok(Some(Bytes::new()));
         }
-        let Some(stored) = step.rows.get(&rows::value(at.object, version.id()))? else {
-            self.counters.damaged += 1;
-            return Ok(None);
-        };
-        let value = rows::decode_value(&stored)?;
-        if version.write().body.matches(&value) {
-            Ok(Some(value))
-        } else {
-            self.counters.damaged += 1;
-            Ok(None)
+        let stored = step.rows.get(&rows::value(at.object, version.id()))?;
+        let value = stored.and_then(|stored| rows::decode_value(&stored).ok());
+        let value = value.filter(|value| version.write().body.matches(value));
+        if value.is_none() {
+            self.begin_mending(step, at)?;
         }
+        Ok(value)
     }
 
     /// Takes evidence that a peer found.
@@ -303,7 +356,7 @@ impl State {
             return;
         }
         self.counters.equivocations += 1;
-        step.rows.put(rows::equivocator(actor), rows::encode(&(first, second)));
+        step.rows.put_evidence(rows::equivocator(actor), Arc::clone(first), Arc::clone(second));
         let evidence = Evidence { first: Arc::clone(first), second: Arc::clone(second) };
         for peer in self.up.clone() {
             step.send(peer, evidence.clone());
@@ -338,13 +391,15 @@ impl State {
             match self.operations.take(number) {
                 Some(Operation::Gather(mut gather)) => {
                     let waits = gather.asked.len() + 1 < gather.needed.max(2) || gather.asked.contains(&peer);
-                    if waits && !gather.answers.contains_key(&peer) {
+                    let replica = self.replicas(gather.at.object).contains(&peer);
+                    if replica && waits && !gather.answers.contains_key(&peer) {
                         self.ask(step, number, &mut gather, peer)?;
                     }
                     self.operations.insert(number, Operation::Gather(gather));
                 }
                 Some(Operation::Spread(spread)) => {
-                    if !spread.holders.contains(&peer) {
+                    let replica = self.replicas(spread.at.object).contains(&peer);
+                    if replica && !spread.holders.contains(&peer) {
                         self.push(step, number, &spread, peer)?;
                     }
                     self.operations.insert(number, Operation::Spread(spread));
@@ -371,7 +426,8 @@ impl State {
                     self.operations.insert(number, Operation::Gather(gather));
                 }
                 Some(Operation::Spread(spread)) if spread.answered && !self.is_awaited(&spread) => {}
-                Some(Operation::Forwarding(forwarding)) if forwarding.target == peer => {
+                Some(Operation::Forwarding(mut forwarding)) if forwarding.target == peer => {
+                    forwarding.doubtful = true;
                     self.forward_on(step, forwarding);
                 }
                 Some(other) => self.operations.insert(number, other),

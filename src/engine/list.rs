@@ -23,13 +23,19 @@ impl State {
         let prefix = rows::keys(list.namespace, &list.prefix);
         let after: Option<Bytes> = list.after.as_ref().map(|key| rows::key(list.namespace, key));
         let page = step.rows.key_rows(&prefix, after.as_ref(), limit)?;
-        let next = if page.len() == limit {
+        let mut next = if page.len() == limit {
             page.last().map(|(row, _)| rows::key_of(row)).transpose()?
         } else {
             None
         };
-        let mut keys = Vec::new();
+        let mut keys: Vec<ListedKey> = Vec::new();
+        let mut room = limits::FRAME_LEN / 2;
         for (name, row) in page {
+            let Some(row) = row else { continue };
+            if room == 0 {
+                next = keys.last().map(|listed| listed.key.clone());
+                break;
+            }
             let live: Vec<_> = row
                 .siblings
                 .live()
@@ -45,6 +51,7 @@ impl State {
             let deleted = live.iter().all(|(_, _, len)| len.is_none());
             let wanted = if list.conflicts { live.len() > 1 } else { !deleted };
             if wanted {
+                room = room.saturating_sub(64 + name.len() + 64 * live.len());
                 keys.push(ListedKey { key: rows::key_of(&name)?, live });
             }
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::arrival::{Ask, Message, Request};
 use super::batch::{Overlay, Rows};
 use super::chain::Proposals;
+use super::key::At;
 use super::operation::{Operations, Requester};
 use super::recall::Recollection;
 use super::rows;
@@ -21,17 +22,19 @@ use crate::core::placement;
 use crate::core::signature::sign_batch;
 use crate::core::stamp::SignedStamp;
 use crate::wire::client::{Failure, Status};
-use crate::wire::peer::Envelope;
+use crate::wire::frame::Frame;
+use crate::wire::peer::{Envelope, Forwarded};
 use crate::wire::registry::{PeerMessage, Reply};
+use crate::wire::values::Values;
 
 /// One node.
 pub struct Machine {
     pub(super) state: State,
     overlay: Overlay,
     /// Effects that wait for a batch, in the order of their batches.
-    held: Vec<(u64, Effect)>,
+    held: Vec<(u64, Out)>,
     /// Effects that may leave.
-    free: Vec<Effect>,
+    free: Vec<Out>,
     /// The batch that makes this start's numbers its own: nothing leaves before it is synced.
     first: u64,
 }
@@ -64,6 +67,8 @@ pub(super) struct State {
     /// The next event or ballot number, and the end of those reserved durably.
     next_counter: u64,
     reserved: u64,
+    /// The batch that reserved them.
+    reserved_in: u64,
     /// Stamps of the current batch, to be signed when it is closed.
     unsigned: Vec<Arc<SignedStamp>>,
 }
@@ -71,7 +76,18 @@ pub(super) struct State {
 /// One step: what it reads and writes, and what it lets out.
 pub(super) struct Step<'a> {
     pub(super) rows: Rows<'a>,
-    out: Vec<Effect>,
+    out: Vec<Out>,
+}
+
+/// What a step lets out, as it is until it leaves.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "an effect is moved once, to the driver")]
+enum Out {
+    /// An effect.
+    Effect(Effect),
+    /// An answer for a client of another node. It is encoded when it leaves: it may show a version
+    /// whose stamp is signed only when the batch is closed.
+    Forwarded { to: MemberId, operation: u64, reply: Box<Reply> },
 }
 
 impl Machine {
@@ -104,6 +120,13 @@ impl Machine {
         }
         let reserved = view.get(&rows::counter())?.map_or(Ok(0), |row| rows::decode(&row))?;
         let actor = ActorId::new(config.cluster(), identity.member, identity.incarnation);
+        let mut operations = Operations::new(reserved / limits::COUNTER_BLOCK);
+        for (_, row) in view.scan(&rows::all_mending(), None, usize::MAX)? {
+            let (namespace, key) = rows::decode(&row)?;
+            let at = At::new(namespace, key);
+            operations.mending.insert(at.object);
+            operations.unmended.push(at);
+        }
         let recollection = Recollection::new(&config, &identity, last, view)?;
         let state = State {
             actor,
@@ -112,7 +135,7 @@ impl Machine {
             now,
             disk_full: false,
             up: BTreeSet::new(),
-            operations: Operations::new(reserved / limits::COUNTER_BLOCK),
+            operations,
             proposals: Proposals::new(now),
             recollection,
             equivocators,
@@ -120,10 +143,11 @@ impl Machine {
             // A fresh block at every start: what is left of the last one is never used.
             next_counter: reserved,
             reserved: reserved.saturating_add(limits::COUNTER_BLOCK),
+            reserved_in: last + 1,
             unsigned: Vec::new(),
             identity,
         };
-        let free = vec![Effect::Configured(Arc::clone(&state.config))];
+        let free = vec![Out::Effect(Effect::Configured(Arc::clone(&state.config)))];
         let mut overlay = Overlay::new(last);
         Rows::new(view, &mut overlay).put(rows::counter(), rows::encode(&state.reserved));
         Ok(Machine { state, overlay, held: Vec::new(), free, first: last + 1 })
@@ -145,6 +169,7 @@ impl Machine {
             Input::PeerUp(peer) => {
                 self.state.up.insert(peer);
                 self.state.recall_from(&mut step, peer);
+                self.state.resume_mending(&mut step)?;
                 self.state.resume_with(&mut step, peer)?;
             }
             Input::PeerDown(peer) => {
@@ -153,6 +178,7 @@ impl Machine {
             }
             Input::DiskFull(full) => self.state.disk_full = full,
             Input::Tick => {
+                self.state.resume_mending(&mut step)?;
                 self.state.tick_operations(&mut step)?;
                 self.state.tick_proposals(&mut step)?;
             }
@@ -198,14 +224,14 @@ impl Machine {
         let (free, held) =
             std::mem::take(&mut self.held).into_iter().partition(|(after, _)| *after <= synced);
         self.held = held;
-        let free: Vec<(u64, Effect)> = free;
+        let free: Vec<(u64, Out)> = free;
         self.free.extend(free.into_iter().map(|(_, effect)| effect));
     }
 
     /// The effects that may leave now.
     pub fn released(&mut self) -> Vec<Effect> {
         let synced = self.overlay.synced();
-        let mut effects = std::mem::take(&mut self.free);
+        let mut effects: Vec<Effect> = std::mem::take(&mut self.free).into_iter().map(Out::leave).collect();
         for effect in &mut effects {
             if let Effect::Send { to, envelope, .. } = effect {
                 *envelope = self.state.envelope(*to, synced);
@@ -237,14 +263,36 @@ impl Machine {
 
 impl Step<'_> {
     pub(super) fn emit(&mut self, effect: Effect) {
-        self.out.push(effect);
+        self.out.push(Out::Effect(effect));
+    }
+
+    /// Answers the node that forwarded a request.
+    pub(super) fn send_forwarded(&mut self, to: MemberId, operation: u64, reply: Reply) {
+        self.out.push(Out::Forwarded { to, operation, reply: Box::new(reply) });
     }
 
     pub(super) fn send(&mut self, to: MemberId, message: impl Into<PeerMessage>) {
-        // The envelope is filled in when the message leaves.
-        let envelope = Envelope { incarnation: crate::core::identity::Incarnation([0; 16]), synced: 0 };
-        self.out.push(Effect::Send { to, envelope, message: message.into() });
+        self.out.push(Out::Effect(to_send(to, message)));
     }
+}
+
+impl Out {
+    fn leave(self) -> Effect {
+        match self {
+            Out::Effect(effect) => effect,
+            Out::Forwarded { to, operation, reply } => {
+                let Frame { kind, header, body } = reply.encode();
+                let values = if body.is_empty() { Values::none() } else { [body].into_iter().collect() };
+                to_send(to, Forwarded { operation, kind, header: header.to_vec(), values })
+            }
+        }
+    }
+}
+
+/// A message whose envelope is filled in when it leaves.
+fn to_send(to: MemberId, message: impl Into<PeerMessage>) -> Effect {
+    let envelope = Envelope { incarnation: crate::core::identity::Incarnation([0; 16]), synced: 0 };
+    Effect::Send { to, envelope, message: message.into() }
 }
 
 impl State {
@@ -319,7 +367,10 @@ impl State {
             Message::Learn(m) => self.learn(step, from, m.decided),
             Message::Recall(_) => Ok(()),
             Message::Recalled(m) => {
-                self.recalled(step, from, m);
+                // A member whose own data is new remembers nothing of anybody: that confirms nothing.
+                if self.config.lists(from, envelope.incarnation) {
+                    self.recalled(step, from, m);
+                }
                 Ok(())
             }
             Message::AskConfig(have) => {
@@ -340,7 +391,7 @@ impl State {
         let reply = reply.into();
         match requester {
             Requester::Client(token) => step.emit(Effect::Reply { token, reply }),
-            Requester::Peer { member, operation } => self.reply_forwarded(step, member, operation, reply),
+            Requester::Peer { member, operation } => step.send_forwarded(member, operation, reply),
             Requester::Nobody => {}
         }
     }
@@ -366,7 +417,9 @@ impl State {
         if self.next_counter >= self.reserved {
             self.reserved = self.next_counter.saturating_add(limits::COUNTER_BLOCK);
             step.rows.put(rows::counter(), rows::encode(&self.reserved));
+            self.reserved_in = step.rows.current();
         }
+        step.rows.depend(self.reserved_in);
         self.next_counter += 1;
         self.next_counter
     }
@@ -378,10 +431,11 @@ impl State {
 
     /// Makes sure that the next counter is above one that was heard of.
     pub(super) fn raise_counter(&mut self, step: &mut Step<'_>, heard: u64) {
-        if heard > self.next_counter {
+        if heard > self.next_counter && heard < limits::COUNTERS {
             self.next_counter = heard;
             self.reserved = heard.saturating_add(limits::COUNTER_BLOCK);
             step.rows.put(rows::counter(), rows::encode(&self.reserved));
+            self.reserved_in = step.rows.current();
         }
     }
 

@@ -52,6 +52,8 @@ pub(super) struct Gather {
     /// Counting replicas, this one included, all of whose live versions were merged here; and what
     /// they knew of `about`.
     pub(super) answers: BTreeMap<MemberId, Known>,
+    /// Replicas all of whose live versions were merged here, counting or not.
+    pub(super) heard: BTreeSet<MemberId>,
     /// How many answers are needed.
     pub(super) needed: usize,
     pub(super) deadline: Millis,
@@ -102,6 +104,8 @@ pub(super) struct Spread {
     pub(super) deadline: Millis,
     /// When the replicas that still miss it are left to read repair.
     pub(super) until: Millis,
+    /// How often replicas that miss it were asked again.
+    pub(super) tries: u32,
     pub(super) wake: Millis,
     /// The newest batch that this rests on.
     pub(super) batch: u64,
@@ -125,6 +129,8 @@ pub(super) struct Forwarding {
     pub(super) target: MemberId,
     /// Who may have it next.
     pub(super) others: Vec<MemberId>,
+    /// Somebody who had it went away without an answer: it may have been done.
+    pub(super) doubtful: bool,
     pub(super) deadline: Millis,
 }
 
@@ -147,13 +153,17 @@ pub(super) struct Operations {
     wakes: BTreeSet<(Millis, u64)>,
     /// Keys that are read from their peers after damage.
     pub(super) mending: BTreeSet<ObjectId>,
+    /// Those of them for which nobody was asked yet since the start.
+    pub(super) unmended: Vec<At>,
+    /// Spreads that were answered, and go on for replicas that miss the write.
+    lingering: BTreeSet<u64>,
 }
 
 impl Operations {
     /// Operations of the node's `start`-th start. Numbers of two starts never meet: an answer to a
     /// question of an earlier life answers nothing now.
     pub(super) fn new(start: u64) -> Self {
-        Operations { last: start << 40, ..Operations::default() }
+        Operations { last: (start & 0xff_ffff) << 40, ..Operations::default() }
     }
 
     /// A fresh number. 0 is nobody's: a message that bears it asks for no operation.
@@ -163,14 +173,25 @@ impl Operations {
     }
 
     pub(super) fn insert(&mut self, number: u64, operation: Operation) {
+        /// Answered spreads at most; what is dropped is left to repair.
+        const LINGERING: usize = 1024;
+        if matches!(&operation, Operation::Spread(spread) if spread.answered) {
+            self.lingering.insert(number);
+        }
         self.wakes.insert((operation.wake(), number));
         self.table.insert(number, operation);
+        if self.lingering.len() > LINGERING
+            && let Some(oldest) = self.lingering.first().copied()
+        {
+            self.take(oldest);
+        }
     }
 
     /// Takes an operation out, to be changed and [inserted](Self::insert) again.
     pub(super) fn take(&mut self, number: u64) -> Option<Operation> {
         let operation = self.table.remove(&number)?;
         self.wakes.remove(&(operation.wake(), number));
+        self.lingering.remove(&number);
         Some(operation)
     }
 
@@ -184,9 +205,9 @@ impl Operations {
         self.table.keys().copied().collect()
     }
 
-    /// How many there are.
+    /// How many somebody waits for.
     pub(super) fn len(&self) -> usize {
-        self.table.len()
+        self.table.len() - self.lingering.len()
     }
 
     /// When one is to be looked at next.

@@ -43,18 +43,15 @@ impl State {
                 self.spread(step, gather.requester, gather.at, write, Report::Outcome)
             }
             Known::Nothing => {
-                // A replica may know it superseded by a version that did not reach this one as live.
-                let elsewhere = gather.answers.values().find_map(|known| match known {
-                    Known::Superseded(by) => Some(*by),
-                    Known::Live | Known::Nothing => None,
-                });
-                let outcome = match elsewhere {
-                    Some(by) => Outcome::Applied {
-                        stamps: Vec::new(),
-                        siblings: row.siblings.live_ids(),
-                        superseded_by: Some(by),
-                    },
-                    None => Outcome::Unknown,
+                // A replica may know it superseded by a version that did not reach this one: that is
+                // not yet as many copies as an acknowledgement needs (S4).
+                let copies = gather.answers.values().filter(|known| **known != Known::Nothing).count();
+                let outcome = if copies == 0 {
+                    Outcome::Unknown
+                } else {
+                    let needed = self.write_quorum(gather.at.namespace);
+                    let small = |count| u8::try_from(count).unwrap_or(u8::MAX);
+                    Outcome::Incomplete { copies: small(copies), needed: small(needed) }
                 };
                 self.reply(step, gather.requester, outcome);
                 Ok(())

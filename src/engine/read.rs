@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::arrival::Request;
+use super::arrival::{Ask, Request};
 use super::key::At;
 use super::machine::{State, Step};
 use super::operation::{Forwarding, Operation, Requester, Then};
 use super::store::StoreError;
 use crate::core::identity::MemberId;
 use crate::core::limits;
-use crate::wire::client::{Failure, Listed, Read, ReadValue, Value, Versions};
-use crate::wire::peer::{Forward, Forwarded};
+use crate::wire::client::{Failure, Listed, Proposed, Read, ReadValue, Submitted, Value, Versions};
+use crate::wire::peer::Forward;
 use crate::wire::registry::Reply;
 use crate::wire::values::Values;
 
 /// Bytes of values in one answer, roughly; further ones are read one by one.
-const INLINE: usize = limits::FRAME_LEN / 2;
+const INLINE: usize = limits::FRAME_LEN / 4 * 3;
 
 impl State {
     /// Reads a key for a client.
@@ -58,7 +58,7 @@ impl State {
         let row = step.rows.key_row(&at.row)?;
         let mut versions = Vec::new();
         let mut values = Values::none();
-        let mut room = INLINE;
+        let mut room = INLINE.saturating_sub(row.footprint());
         for version in row.siblings.held() {
             let live = row.siblings.is_live(version.id());
             if !live && !history {
@@ -125,7 +125,10 @@ impl State {
         let others = replicas.into_iter().filter(|r| *r != me && self.up.contains(r)).collect();
         let deadline = self.now + self.timing.deadline;
         self.counters.forwarded += 1;
-        self.forward_on(step, Forwarding { requester, request, target: me, others, deadline });
+        self.forward_on(
+            step,
+            Forwarding { requester, request, target: me, others, doubtful: false, deadline },
+        );
     }
 
     /// Hands the request to the next candidate.
@@ -136,7 +139,7 @@ impl State {
                 Err(why) => format!("{why}; and no other replica can be reached"),
                 Ok(()) => "no replica of this key can be reached".to_owned(),
             };
-            self.fail(step, forwarding.requester, Failure::Unavailable(why));
+            self.conclude(step, forwarding, Failure::Unavailable(why).into());
             return;
         }
         forwarding.target = forwarding.others.remove(0);
@@ -161,43 +164,45 @@ impl State {
                 Reply::Failure(Failure::Unavailable(_)) if !forwarding.others.is_empty() => {
                     self.forward_on(step, forwarding);
                 }
-                reply => self.reply(step, forwarding.requester, reply),
+                // It does not hold the value: another one may.
+                Reply::Value(Value { value })
+                    if value.as_slice().is_empty() && !forwarding.others.is_empty() =>
+                {
+                    self.forward_on(step, forwarding);
+                }
+                reply => self.conclude(step, forwarding, reply),
             },
             Some(other) => self.operations.insert(operation, other),
             None => {}
         }
     }
 
-    /// Gives up on another node's answer. A write may have been taken: its client is not told that
-    /// nothing happened, it hears nothing, and asks again.
-    pub(super) fn end_forwarding(&mut self, step: &mut Step<'_>, forwarding: Forwarding) {
-        use super::arrival::Ask;
-        use crate::wire::client::{Proposed, Submitted};
-        match &forwarding.request.ask {
-            Ask::Submit { submission, .. } => {
-                let namespace = submission.get().signed.write().namespace;
-                let needed = u8::try_from(self.write_quorum(namespace)).unwrap_or(u8::MAX);
-                self.reply(step, forwarding.requester, Submitted::Incomplete { copies: 0, needed });
-            }
-            Ask::Propose(_) => self.reply(step, forwarding.requester, Proposed::Unknown),
-            _ => {
-                let why = "the replica that was asked did not answer".to_owned();
-                self.fail(step, forwarding.requester, Failure::Unavailable(why));
-            }
-        }
+    /// Gives up on another node's answer.
+    pub(super) fn end_forwarding(&mut self, step: &mut Step<'_>, mut forwarding: Forwarding) {
+        forwarding.doubtful = true;
+        let why = "the replica that was asked did not answer".to_owned();
+        self.conclude(step, forwarding, Failure::Unavailable(why).into());
     }
 
-    /// Answers the node that forwarded a request.
-    pub(super) fn reply_forwarded(
-        &mut self,
-        step: &mut Step<'_>,
-        member: MemberId,
-        operation: u64,
-        reply: Reply,
-    ) {
-        let frame = reply.encode();
-        let (kind, header) = (frame.kind, frame.header.to_vec());
-        step.send(member, Forwarded { operation, kind, header, values: body(frame.body) });
+    /// Passes an answer on. If a node that had the request went away without one, the request may
+    /// have been done there: then nobody can say that it was not.
+    fn conclude(&mut self, step: &mut Step<'_>, forwarding: Forwarding, reply: Reply) {
+        let negative = matches!(
+            &reply,
+            Reply::Failure(_)
+                | Reply::Submitted(Submitted::Refused { .. })
+                | Reply::Proposed(Proposed::Refused { .. })
+        );
+        let reply = match &forwarding.request.ask {
+            Ask::Submit { submission, .. } if forwarding.doubtful && negative => {
+                let namespace = submission.get().signed.write().namespace;
+                let needed = u8::try_from(self.write_quorum(namespace)).unwrap_or(u8::MAX);
+                Submitted::Incomplete { copies: 0, needed }.into()
+            }
+            Ask::Propose(_) if forwarding.doubtful && negative => Proposed::Unknown.into(),
+            _ => reply,
+        };
+        self.reply(step, forwarding.requester, reply);
     }
 }
 

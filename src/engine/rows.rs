@@ -15,6 +15,7 @@ use crate::core::identity::{ActorId, MemberId};
 use crate::core::object::{Key, NamespaceId, ObjectId};
 use crate::core::siblings::Siblings;
 use crate::core::stamp::SignedStamp;
+use crate::core::version::Version;
 use crate::core::write::WriteId;
 
 const COUNTER: u8 = 1;
@@ -25,6 +26,7 @@ const ENTRY: u8 = 5;
 const ACCEPTOR: u8 = 6;
 const MEMORY: u8 = 7;
 const EQUIVOCATOR: u8 = 8;
+const MENDING: u8 = 9;
 
 /// The first byte of every row's value.
 const ROW_FORMAT: u8 = 1;
@@ -39,6 +41,13 @@ pub struct KeyRow {
     pub minted: Option<(ActorId, u64)>,
     /// Stamps that contradict one another, in pairs.
     pub evidence: Vec<Arc<SignedStamp>>,
+}
+
+impl KeyRow {
+    /// Bytes of the row, roughly and not below.
+    pub fn footprint(&self) -> usize {
+        self.siblings.held().map(Version::footprint).sum()
+    }
 }
 
 /// What an acceptor of a chain's place promised and accepted.
@@ -116,6 +125,16 @@ pub fn equivocators() -> Bytes {
     Bytes::from_static(&[EQUIVOCATOR])
 }
 
+/// The row that remembers that a key is to be read from its peers.
+pub fn mending(object: ObjectId) -> Bytes {
+    [&[MENDING], &object.0[..]].concat().into()
+}
+
+/// What the rows of keys that are to be read from their peers begin with.
+pub fn all_mending() -> Bytes {
+    Bytes::from_static(&[MENDING])
+}
+
 /// The actor of an [`equivocator`] row.
 pub fn equivocator_of(row: &[u8]) -> Result<ActorId, StoreError> {
     let bytes = row.get(1..).and_then(|bytes| bytes.try_into().ok());
@@ -133,9 +152,12 @@ pub fn encode<T: Serialize>(value: &T) -> Bytes {
 pub fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError> {
     match bytes.split_first() {
         Some((&ROW_FORMAT, encoded)) => {
-            codec::decode(encoded).map_err(|error| StoreError::Damaged(error.to_string()))
+            codec::decode_stored(encoded).map_err(|error| StoreError::Damaged(error.to_string()))
         }
-        Some((format, _)) => Err(StoreError::Damaged(format!("row format {format}, this is {ROW_FORMAT}"))),
+        // Not damage: another version of the software wrote it, and nothing of it may be thrown away.
+        Some((format, _)) => Err(StoreError::Failed(format!(
+            "a row has format {format}, and this version knows {ROW_FORMAT}: run the version that wrote it"
+        ))),
         None => Err(StoreError::Damaged("an empty row".to_owned())),
     }
 }

@@ -63,7 +63,8 @@ impl State {
         let attempt = Attempt { request, submission, on_conflict, may_read };
         self.check_row(step, &at)?;
         if self.is_mending(&at) {
-            return self.gather(step, requester, at, None, Then::Submit(Box::new(attempt)));
+            let about = Some(attempt.submission.get().signed.id());
+            return self.gather(step, requester, at, about, Then::Submit(Box::new(attempt)));
         }
         self.decide(step, requester, at, attempt, false)
     }
@@ -103,7 +104,11 @@ impl State {
             }
         }
         if self.is_mending(&at) && !gathered {
-            return self.gather(step, requester, at, None, Then::Submit(Box::new(attempt)));
+            return self.gather(step, requester, at, Some(id), Then::Submit(Box::new(attempt)));
+        }
+        if self.disk_full {
+            self.fail(step, requester, Failure::DiskFull);
+            return Ok(());
         }
         if !self.config.admits_epoch(write.epoch) {
             let now = self.config.write_epoch();
@@ -124,7 +129,8 @@ impl State {
             }
             Comparison::Mismatch if attempt.on_conflict == OnConflict::Refuse => {
                 self.counters.refused += 1;
-                let current = attempt.may_read.then(|| row.siblings.live().cloned().collect());
+                let fits = row.footprint() < limits::FRAME_LEN / 2;
+                let current = (attempt.may_read && fits).then(|| row.siblings.live().cloned().collect());
                 self.reply(step, requester, Submitted::Refused { current });
                 return Ok(());
             }
@@ -169,12 +175,14 @@ impl State {
         let mut live: BTreeSet<WriteId> = row.siblings.live_ids().into_iter().collect();
         let mut unknown = Vec::new();
         for parent in parents {
-            let held = row.siblings.version(*parent).is_some();
-            if held || self.superseder(step, at, row, *parent)?.is_some() {
+            if row.siblings.version(*parent).is_some() {
                 continue;
             }
             if !submission.presented.iter().any(|stamp| stamp.stamp().write == *parent) {
                 unknown.push(*parent);
+                continue;
+            }
+            if self.superseder(step, at, row, *parent)?.is_some() {
                 continue;
             }
             let past = row.siblings.past_of(&[*parent], &submission.presented);
@@ -255,10 +263,11 @@ impl State {
             answered: false,
             deadline: self.now + self.timing.deadline,
             until: self.now + self.timing.linger,
+            tries: 0,
             wake: self.now + self.timing.resend,
             batch: 0,
         };
-        if self.counts().is_ok() {
+        if self.counts_for(&spread.at) {
             spread.holders.insert(self.identity.member);
         }
         let me = self.identity.member;
@@ -321,7 +330,7 @@ impl State {
         answer: &Exchanged,
     ) -> Result<(), StoreError> {
         if answer.about != Known::Nothing {
-            if answer.counts {
+            if answer.counts && self.replicas(spread.at.object).contains(&from) {
                 spread.holders.insert(from);
             }
             spread.met.extend(answer.live.iter().filter(|id| **id != spread.write));
@@ -406,7 +415,8 @@ impl State {
         if spread.answered && (self.now >= spread.until || !self.is_awaited(&spread)) {
             return Ok(());
         }
-        spread.wake = self.now + self.timing.resend * if spread.answered { 4 } else { 1 };
+        spread.tries += 1;
+        spread.wake = self.now + (self.timing.resend << spread.tries.min(4));
         for peer in self.replicas(spread.at.object) {
             if self.up.contains(&peer) && !spread.holders.contains(&peer) {
                 self.push(step, number, &spread, peer)?;
@@ -423,7 +433,8 @@ fn inadmissible(row: &KeyRow, write: &Write) -> Option<Failure> {
     let generations: Vec<u64> = held.map(|version| version.write().generation).collect();
     let highest = generations.iter().copied().max().unwrap_or(0);
     let fits = if generations.len() == write.parents.len() {
-        highest.checked_add(1) == Some(write.generation)
+        // Saturating: nobody can make a key unwritable by claiming the highest generation there is.
+        write.generation == highest.saturating_add(1)
     } else {
         // Of a parent that is only presented the generation is not known.
         write.generation > highest
@@ -433,5 +444,7 @@ fn inadmissible(row: &KeyRow, write: &Write) -> Option<Failure> {
     }
     let live = row.siblings.live().count();
     let names_live = write.parents.iter().any(|parent| row.siblings.is_live(*parent));
-    (live >= limits::SIBLINGS_ADMITTED && !names_live).then_some(Failure::TooManySiblings(live as u32))
+    let crowded = live >= limits::SIBLINGS_ADMITTED
+        || row.footprint() + write.parents.len() * 32 > limits::ROW_ADMITTED;
+    (crowded && !names_live).then_some(Failure::TooManySiblings(live as u32))
 }

@@ -347,5 +347,4 @@ pub(super) fn warn_of_new_actor(incarnation: Incarnation) {
 }
 
 #[cfg(test)]
-#[path = "driver_tests.rs"]
 mod tests;

@@ -296,6 +296,7 @@ async fn serve_peers(
         match event {
             LinkEvent::Up(peer) => {
                 tracing::info!(%peer, "a peer is connected");
+                twins.linked();
                 mailbox.post([Letter::news(Input::PeerUp(peer))]);
             }
             LinkEvent::Down(peer, reason) => {
@@ -324,15 +325,14 @@ async fn follow(handle: Handle, settings: Config, links: Links, endpoint: Endpoi
     let mut book = book.subscribe();
     loop {
         let now = config.borrow_and_update().clone();
+        let told = book.borrow_and_update().clone();
         let peers = now.current().members.iter().map(|member| {
-            let book = book.borrow();
-            let told = book.get(&member.id);
-            let told = told.or_else(|| settings.peers.get(&member.id.to_string()));
-            let addresses = told.or_else(|| settings.peers.get(&member.name)).cloned().unwrap_or_default();
-            Peer { member: member.id, key: member.key, addresses }
+            let addresses = told.get(&member.id);
+            let addresses = addresses.or_else(|| settings.peers.get(&member.id.to_string()));
+            let addresses = addresses.or_else(|| settings.peers.get(&member.name));
+            Peer { member: member.id, key: member.key, addresses: addresses.cloned().unwrap_or_default() }
         });
         links.update(peers.collect());
-        book.mark_unchanged();
         endpoint.recheck();
         let changed = tokio::select! {
             biased;

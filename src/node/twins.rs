@@ -1,30 +1,38 @@
 //! What to do when another process turns out to have this member's key.
 //!
 //! Peers keep the newer of two connections, since after a crash the newer one is the live one. So of
-//! two processes with one key each learns of the other in turn. The one that started last is the
-//! intruder and goes; the other is disturbed for a moment only. If that does not end it, both go.
+//! two processes with one key each pushes the other out in turn, and each learns of it. The one that
+//! was connected for a moment only is the intruder and goes; the other is disturbed for about as
+//! long. If that does not end it, because both had settled while they could not meet, both go.
 
 use super::clock::Clock;
 use super::error::NodeError;
 use crate::engine::Millis;
 use crate::transport::Twin;
 
-/// A process younger than this is the one that came last.
-const YOUNG: Millis = 10_000;
-/// Reports that an older process bears, within [`SPAN`].
+/// Whoever was connected first so long ago did not just come. Longer than a peer waits to dial again.
+const SETTLED: Millis = 1_500;
+/// Reports that a settled process bears, within [`SPAN`].
 const BORNE: usize = 8;
 const SPAN: Millis = 30_000;
 
 /// The reports so far.
 pub(super) struct Twins {
     clock: Clock,
+    first_link: Option<Millis>,
     reports: Vec<Millis>,
 }
 
 impl Twins {
     /// For a process that starts now.
     pub(super) fn new(clock: Clock) -> Self {
-        Twins { clock, reports: Vec::new() }
+        Twins { clock, first_link: None, reports: Vec::new() }
+    }
+
+    /// A link is up.
+    pub(super) fn linked(&mut self) {
+        let now = self.clock.now();
+        self.first_link.get_or_insert(now);
     }
 
     /// Another holder of the key was noticed: an error if this process is to go.
@@ -44,7 +52,8 @@ impl Twins {
         tracing::error!(how, "another process runs with the key of this node");
         self.reports.retain(|report| now.saturating_sub(*report) < SPAN);
         self.reports.push(now);
-        (now < YOUNG || self.reports.len() > BORNE).then_some(NodeError::Twin { how })
+        let settled = self.first_link.is_some_and(|first| now.saturating_sub(first) >= SETTLED);
+        (!settled || self.reports.len() > BORNE).then_some(NodeError::Twin { how })
     }
 }
 
@@ -54,20 +63,21 @@ mod tests {
     use crate::core::identity::MemberId;
 
     #[test]
-    fn the_younger_goes_and_the_elder_only_if_it_does_not_end() {
+    fn who_just_came_goes_and_the_other_only_if_that_does_not_end_it() {
         let twin = Twin::ReportedBy(MemberId([1; 16]));
-        let mut young = Twins::new(Clock::start());
-        assert!(young.met_at(5, Twin::Mirror).is_none());
-        assert!(matches!(young.met_at(5, twin), Some(NodeError::Twin { .. })));
+        let linked_at = |first| Twins { first_link: Some(first), ..Twins::new(Clock::start()) };
+        let mut new = linked_at(100);
+        assert!(new.met_at(150, Twin::Mirror).is_none());
+        assert!(matches!(new.met_at(150, twin), Some(NodeError::Twin { .. })));
 
-        let mut old = Twins::new(Clock::start());
+        let mut old = linked_at(100);
         for report in 0..BORNE as u64 {
-            assert!(old.met_at(YOUNG + report, twin).is_none());
+            assert!(old.met_at(10_000 + report, twin).is_none());
         }
-        assert!(old.met_at(YOUNG + SPAN + 1, twin).is_none(), "the earlier ones are forgotten");
-        for report in 2..=BORNE as u64 {
-            assert!(old.met_at(YOUNG + SPAN + report, twin).is_none());
+        assert!(old.met_at(10_000 + SPAN + 9, twin).is_none(), "the earlier ones are forgotten");
+        for report in 1..BORNE as u64 {
+            assert!(old.met_at(10_000 + SPAN + 9 + report, twin).is_none());
         }
-        assert!(old.met_at(YOUNG + SPAN + 100, twin).is_some());
+        assert!(old.met_at(10_000 + SPAN + 99, twin).is_some());
     }
 }

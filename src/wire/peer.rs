@@ -65,7 +65,8 @@ pub struct Exchanged {
     pub live: Vec<WriteId>,
     /// What the sender knows of the write it was asked about.
     pub about: Known,
-    /// For ids that are live at the receiver: which write superseded them.
+    /// For ids that are live at the receiver, and the write it asked about: which write superseded
+    /// them.
     pub superseded: Vec<(WriteId, WriteId)>,
     /// Versions that the receiver lacks, as many as fit; the rest is asked for again.
     pub versions: Vec<Version>,

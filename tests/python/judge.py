@@ -179,6 +179,9 @@ def judge_versions(case, chains):
     if kind == "copy":
         version = decode(model.VERSION, unhex(case["version"]))
         chains[case["chains"]].check_copy(version, unhex(case["value"]))
+    elif kind == "evidence":
+        stamps = [decode(model.SIGNED_STAMP, unhex(case[name])) for name in ("first", "second")]
+        chains[case["chains"]].check_evidence(*stamps)
     elif kind == "submission":
         presented = [decode(model.SIGNED_STAMP, unhex(stamp)) for stamp in case["presented"]]
         signed = decode(model.SIGNED_WRITE, unhex(case["signed"]))

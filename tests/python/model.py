@@ -373,6 +373,11 @@ class Configuration:
         leaf = derived("stamp", STAMP.write(stamp))
         check_proof(proof, unhex(member["key"]), unhex(self.cluster), leaf, "stamp-signature")
 
+    def check_evidence(self, first, second):
+        need(dot(first[0]) == dot(second[0]) and first[0] != second[0], "no-evidence")
+        for signed in (first, second):
+            self.check_stamp(signed, signed[0]["object"])
+
     def check_author(self, signed, value):
         need(signed[0]["cluster"] == self.cluster, "cluster")
         check_signed_write(signed, "author-signature")

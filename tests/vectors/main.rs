@@ -11,6 +11,7 @@ mod chains;
 mod encoding;
 mod frames;
 mod hashing;
+mod pages;
 mod placement;
 mod siblings;
 mod signatures;

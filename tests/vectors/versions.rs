@@ -27,6 +27,7 @@ fn reason(rejection: &Rejection) -> &'static str {
         Rejection::NoRight => "no-right",
         Rejection::UnknownNamespace => "unknown-namespace",
         Rejection::Mode => "mode",
+        Rejection::NoEvidence => "no-evidence",
         Rejection::Fenced => "fenced",
         Rejection::NeedsEntry { .. } => "needs-entry",
     }
@@ -68,6 +69,13 @@ impl Gate<'_> {
             "presented": stamps,
         });
         self.add(case, expected);
+    }
+
+    fn evidence(&mut self, name: &str, first: &SignedStamp, second: &SignedStamp, expected: Option<&str>) {
+        let judged = Verifier::new(&self.world.config, &self.cache).evidence(first, second);
+        assert_eq!(judged.as_ref().err().map(reason), expected, "{name}");
+        let (first, second) = (hex(codec::encode(first)), hex(codec::encode(second)));
+        self.add(json!({ "name": name, "kind": "evidence", "first": first, "second": second }), expected);
     }
 
     fn add(&mut self, mut case: Value, expected: Option<&str>) {
@@ -266,6 +274,19 @@ fn versions() {
         &false_stamp,
         Some("stamp-signature"),
     );
+
+    let honest = world.sign_stamp(world.stamp(&first, 0, 0, 40, Past::new()), 0);
+    let other_write = world.sign_stamp(world.stamp(&other, 0, 0, 40, Past::new()), 0);
+    let other_past = world.sign_stamp(world.stamp(&first, 0, 0, 40, world.past(&[(1, 0, 1)])), 0);
+    gate.evidence("one dot, two writes", &honest, &other_write, None);
+    gate.evidence("one dot, two pasts", &honest, &other_past, None);
+    gate.evidence("one stamp twice", &honest, &honest, Some("no-evidence"));
+    let next = world.sign_stamp(world.stamp(&first, 0, 40, 41, Past::new()), 0);
+    gate.evidence("two dots", &honest, &next, Some("no-evidence"));
+    let of_b = world.sign_stamp(world.stamp(&first, 1, 0, 40, Past::new()), 1);
+    gate.evidence("one counter of two actors", &honest, &of_b, Some("no-evidence"));
+    let framed = world.sign_stamp(world.stamp(&other, 0, 0, 40, Past::new()), 1);
+    gate.evidence("evidence that another node made up", &honest, &framed, Some("stamp-signature"));
 
     let mut file = gate.file;
     let stamps: Vec<Arc<SignedStamp>> = twice.stamps.iter().cloned().collect();
