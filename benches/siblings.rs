@@ -120,12 +120,7 @@ async fn measure(
 }
 
 /// Writes until `to`; the latencies of what ended after `from`, and how many failed.
-async fn write(
-    namespace: Siblings,
-    keys: Vec<String>,
-    from: Instant,
-    to: Instant,
-) -> (Vec<Duration>, u64) {
+async fn write(namespace: Siblings, keys: Vec<String>, from: Instant, to: Instant) -> (Vec<Duration>, u64) {
     let mut versions: Vec<Option<Version>> = vec![None; keys.len()];
     let (mut latencies, mut failed) = (Vec::new(), 0);
     for n in (0..keys.len()).cycle() {
@@ -142,9 +137,17 @@ async fn write(
             other => {
                 failed += 1;
                 // What is there now is named next.
-                versions[n] = namespace.get(&keys[n]).await.ok().and_then(|read| read.versions().iter().next().cloned());
+                versions[n] = namespace
+                    .get(&keys[n])
+                    .await
+                    .ok()
+                    .and_then(|read| read.versions().iter().next().cloned());
                 if failed < 4 {
-                    eprintln!("{}: {}", keys[n], other.map_or_else(|error| error.to_string(), |_| "refused".to_owned()));
+                    eprintln!(
+                        "{}: {}",
+                        keys[n],
+                        other.map_or_else(|error| error.to_string(), |_| "refused".to_owned())
+                    );
                 }
                 continue;
             }

@@ -40,7 +40,9 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         refused += writer??;
     }
     let visits = number(counters.get("visits").await?.value()?);
-    println!("{WRITERS} writers counted to {visits}; by hand they were refused {refused} times, and tried again");
+    println!(
+        "{WRITERS} writers counted to {visits}; by hand they were refused {refused} times, and tried again"
+    );
     assert_eq!(visits, 2 * WRITERS * EACH);
     Ok(())
 }

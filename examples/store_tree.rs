@@ -102,7 +102,8 @@ async fn store(
     cluster.local.ready(client, PATIENCE).await?;
 
     let seconds = begun.elapsed_s();
-    let [stored, bytes, refused] = [&tally.stored, &tally.bytes, &tally.refused].map(|count| count.load(Relaxed));
+    let [stored, bytes, refused] =
+        [&tally.stored, &tally.bytes, &tally.refused].map(|count| count.load(Relaxed));
     println!(
         "stored     {} files, {}, in {seconds:.1} s by {WRITERS} writers: {:.0} files/s, {}/s",
         HumanCount(stored),
@@ -232,8 +233,10 @@ async fn compare(
 fn default_folders() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output =
-        Command::new(cargo).args(["metadata", "--locked", "--format-version", "1"]).current_dir(here).output()?;
+    let output = Command::new(cargo)
+        .args(["metadata", "--locked", "--format-version", "1"])
+        .current_dir(here)
+        .output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }

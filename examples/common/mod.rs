@@ -14,6 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Three nodes, in a temporary folder that goes with them.
 pub(crate) struct Cluster {
     // Dropped in this order: the processes before the folder that they work in.
+    #[allow(dead_code, reason = "not every example cuts wires or kills nodes")]
     pub(crate) local: Local,
     _folder: Scratch,
 }

@@ -9,7 +9,7 @@ use super::args::{self, Global, namespace_name};
 use super::error::Failure;
 use super::exit::Exit;
 use super::{failures, json as forms};
-use crate::client::{Client, Grant, Rights};
+use crate::client::{AdminError, Client, Grant, Rights};
 use crate::core::cluster::Configuration;
 use crate::core::identity::PublicKey;
 use crate::core::object::Key;
@@ -110,7 +110,8 @@ fn grant(
         "*" => None,
         name => {
             let found = config.policy().namespace(&namespace_name(name)?).map(|namespace| namespace.id);
-            let unknown = || failures::admin(global, &PolicyError::NoSuchNamespace.into(), "");
+            let unknown =
+                || failures::admin(global, &AdminError::Refused(PolicyError::NoSuchNamespace.into()), "");
             Some(found.ok_or_else(unknown)?)
         }
     };

@@ -114,8 +114,8 @@ impl Direction {
     /// How late the next packet is; `None` if it is lost.
     fn verdict(&self, len: usize) -> Option<Duration> {
         let faults = *self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = faults.cut
-            || faults.lost_per_mille > 0 && self.draw() % 1000 < u64::from(faults.lost_per_mille);
+        let lost =
+            faults.cut || faults.lost_per_mille > 0 && self.draw() % 1000 < u64::from(faults.lost_per_mille);
         tracing::trace!(wire = self.name, len, lost, "a packet");
         if lost { &self.lost } else { &self.passed }.fetch_add(1, Relaxed);
         (!lost).then_some(faults.delay)

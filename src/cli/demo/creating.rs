@@ -31,7 +31,10 @@ pub(super) async fn check(world: &mut World) -> Result<Finding, Surprise> {
         shortened(&winner),
         String::from_utf8_lossy(&value),
     );
-    Ok(Finding::new(holds, found).number("first_exit", won).number("second_exit", lost).number("named", named))
+    Ok(Finding::new(holds, found)
+        .number("first_exit", won)
+        .number("second_exit", lost)
+        .number("named", named))
 }
 
 /// The beginning of a version's name: enough to recognise it.

@@ -60,7 +60,8 @@ pub(super) async fn check(world: &mut World) -> Result<Finding, Surprise> {
         text(&merged),
         parents.len(),
     );
-    let finding = Finding::new(holds, found).number("acknowledged", acknowledged).number("siblings", siblings);
+    let finding =
+        Finding::new(holds, found).number("acknowledged", acknowledged).number("siblings", siblings);
     Ok(finding.number("healing_ms", healing).number("packets_lost", lost).number("left", left))
 }
 
@@ -88,11 +89,7 @@ async fn until_all_have(
 }
 
 /// Whether what is there now is `written`, and names every one of `parents`.
-async fn names_both(
-    namespace: &Siblings,
-    written: &Written,
-    parents: &[&Written],
-) -> Result<bool, Surprise> {
+async fn names_both(namespace: &Siblings, written: &Written, parents: &[&Written]) -> Result<bool, Surprise> {
     let now = namespace.get(KEY).await?;
     let [only] = now.siblings() else { return Ok(false) };
     let ids = parents.iter().filter_map(|parent| Some(parent.applied()?.id()));

@@ -90,7 +90,8 @@ impl World {
         for node in 0..self.local.len() {
             let status = self.local.status(&self.client, node).await;
             let status = status.ok_or_else(|| Surprise::new(format!("{} has no status", name(node))))?;
-            sum += status.counters.iter().filter(|(name, _)| counts(name)).map(|(_, count)| count).sum::<u64>();
+            sum +=
+                status.counters.iter().filter(|(name, _)| counts(name)).map(|(_, count)| count).sum::<u64>();
         }
         Ok(sum)
     }
