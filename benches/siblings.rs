@@ -21,6 +21,10 @@ const NAMESPACE: &str = "bench";
 const KEYS: usize = 10_000;
 const VALUE: usize = 256;
 const CONNECTIONS: usize = 6;
+const PRELOADERS: usize = 50;
+
+/// A key, and the version that was made last.
+type Held = (String, Option<Version>);
 const WARM_UP: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -41,8 +45,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
          | batches / 1000 ops, a node | server RSS MiB | failed |"
     );
     println!("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+    let mut keys = (0..KEYS).map(|n| (format!("key-{n}"), None)).collect();
+    // Not measured: it creates the keys.
+    measure(&cluster, &client, PRELOADERS, Duration::ZERO, &mut keys).await?;
     for count in clients {
-        println!("{}", measure(&cluster, &client, count, Duration::from_secs(seconds)).await?);
+        let row = measure(&cluster, &client, count, Duration::from_secs(seconds), &mut keys).await?;
+        println!("{row}");
     }
     cluster.stop_all().await;
     Ok(())
@@ -72,6 +80,7 @@ async fn measure(
     client: &Client,
     count: usize,
     window: Duration,
+    keys: &mut Vec<Held>,
 ) -> Result<String, Box<dyn Error>> {
     let mut handles = Vec::new();
     for _ in 0..count.min(CONNECTIONS) {
@@ -81,9 +90,10 @@ async fn measure(
     let begun = now();
     let (from, to) = (begun + WARM_UP, begun + WARM_UP + window);
     let mut tasks = JoinSet::new();
-    for (task, handle) in (0..count).zip(handles.iter().cycle()) {
-        let keys = (0..KEYS / count).map(|n| format!("{count}/{task}/{n}")).collect();
-        tasks.spawn(write(handle.clone(), keys, from, to));
+    let each = keys.len() / count;
+    for handle in handles.iter().cycle().take(count) {
+        let own = keys.split_off(keys.len().saturating_sub(each));
+        tasks.spawn(write(handle.clone(), own, from, to));
     }
     tokio::time::sleep_until(from.into()).await;
     let (servers, own, batches) = (server_cpu(cluster)?, own_cpu()?, batches(cluster, client).await);
@@ -94,7 +104,8 @@ async fn measure(
 
     let (mut latencies, mut failed) = (Vec::new(), 0);
     while let Some(done) = tasks.join_next().await {
-        let (measured, errors) = done?;
+        let (own, measured, errors) = done?;
+        keys.extend(own);
         latencies.extend(measured);
         failed += errors;
     }
@@ -119,36 +130,35 @@ async fn measure(
     ))
 }
 
-/// Writes until `to`; the latencies of what ended after `from`, and how many failed.
-async fn write(namespace: Siblings, keys: Vec<String>, from: Instant, to: Instant) -> (Vec<Duration>, u64) {
-    let mut versions: Vec<Option<Version>> = vec![None; keys.len()];
+/// Writes its keys in turn, each once at least, until `to`. Returns them, the latencies of what ended
+/// after `from`, and how many failed.
+async fn write(
+    namespace: Siblings,
+    mut keys: Vec<Held>,
+    from: Instant,
+    to: Instant,
+) -> (Vec<Held>, Vec<Duration>, u64) {
     let (mut latencies, mut failed) = (Vec::new(), 0);
     for n in (0..keys.len()).cycle() {
-        let value = Bytes::from(vec![b'x'; VALUE]);
-        let basis = Basis::new(&keys[n], versions[n].take().into_iter().collect::<Versions>());
+        let (key, version) = &mut keys[n];
         let begun = now();
-        if begun >= to {
+        if begun >= to && version.is_some() {
             break;
         }
-        let written = namespace.replace(basis, value).await;
+        let basis = Basis::new(&*key, version.take().into_iter().collect::<Versions>());
+        let written = namespace.replace(basis, Bytes::from(vec![b'x'; VALUE])).await;
         let ended = now();
         match written {
-            Ok(Written::Applied { version, .. }) => versions[n] = Some(version),
+            Ok(Written::Applied { version: made, .. }) => *version = Some(made),
             other => {
                 failed += 1;
+                eprintln!(
+                    "{key}: {}",
+                    other.map_or_else(|error| error.to_string(), |_| "refused".to_owned())
+                );
                 // What is there now is named next.
-                versions[n] = namespace
-                    .get(&keys[n])
-                    .await
-                    .ok()
-                    .and_then(|read| read.versions().iter().next().cloned());
-                if failed < 4 {
-                    eprintln!(
-                        "{}: {}",
-                        keys[n],
-                        other.map_or_else(|error| error.to_string(), |_| "refused".to_owned())
-                    );
-                }
+                let reading = namespace.get(&*key).await.ok();
+                *version = reading.and_then(|reading| reading.versions().iter().next().cloned());
                 continue;
             }
         }
@@ -156,7 +166,7 @@ async fn write(namespace: Siblings, keys: Vec<String>, from: Instant, to: Instan
             latencies.push(ended - begun);
         }
     }
-    (latencies, failed)
+    (keys, latencies, failed)
 }
 
 /// Batches that the nodes have synced, all together.
