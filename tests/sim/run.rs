@@ -17,8 +17,8 @@ fn world(seed: u64, plant: Plant, traced: bool) -> World {
         Plant::OneCopy => options.write_quorum = Some(1),
         // What the fault needs to show itself, and nothing that hides it.
         Plant::ReleaseEarly | Plant::LyingSync | Plant::CountersAgain => {
-            (options.crash_ms, options.crash_all, options.damage) = (1_000, true, Damage::None);
-            options.sync_ms = (1, 100);
+            (options.crash_ms, options.crash_all, options.damage) = (600, true, Damage::None);
+            options.sync_ms = (50, 400);
         }
         Plant::PeersForget => options.damage = Damage::Restored { mark: true },
         _ => {}
