@@ -5,16 +5,14 @@ use std::fs::File;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 const TANIST: &str = env!("CARGO_BIN_EXE_tanist");
-/// How often something is looked at before it counts as not happening.
-const LOOKS: u32 = 400;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// How often something is looked at before it counts as not happening. A look is a process that asks nodes:
+/// it takes its time, so there is no pause between two.
+const LOOKS: u32 = 1_000;
 /// How often other ports are tried: others may take one between its choice and its use.
 const TRIES: u32 = 5;
 
@@ -70,7 +68,6 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(seen) = look() {
             return seen;
         }
-        sleep(BETWEEN_LOOKS);
     }
     panic!("it never came true that {what}");
 }
@@ -122,7 +119,6 @@ impl Cluster {
             if cluster.is_ready(3) {
                 return Some(cluster);
             }
-            sleep(BETWEEN_LOOKS);
         }
         panic!("the nodes do not find each other");
     }
