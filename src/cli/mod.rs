@@ -6,6 +6,7 @@
 //! failures what errors of the SDK mean here                    session  connecting
 //! basis    --if                    value    VALUE, --file      write    receipts and verdicts
 //! child    running COMMAND         progress for people who wait
+//! local    a cluster of children   relay    wires that can be cut   load    writers
 //! ```
 
 mod args;
@@ -25,12 +26,15 @@ mod grant;
 mod json;
 mod keygen;
 mod list;
+pub mod load;
+pub mod local;
 mod namespace;
 mod node;
 mod outcome;
 mod output;
 mod overwrite;
 mod progress;
+pub mod relay;
 mod replace;
 mod resolve;
 mod session;

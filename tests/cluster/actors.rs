@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tanist::node::NodeError;
-use tanist::wire::client::{Failure, OnConflict};
+use tanist::wire::client::{AskStatus, Failure, OnConflict};
 use tanist::wire::registry::Reply;
 use tokio::time::sleep;
 
@@ -119,9 +119,10 @@ async fn a_node_restored_from_an_old_copy_notices_it_and_becomes_a_new_actor_in_
     copy_all(copy.path(), &data);
 
     cluster.start(1).await;
-    let status = eventually(async || {
-        let status = cluster.status(1).await;
-        (status.incarnation != listed).then_some(status)
+    // What was asked of the old actor stays without an answer.
+    let status = eventually(async || match cluster.try_ask(1, AskStatus {}).await {
+        Ok(Reply::Status(status)) if status.incarnation != listed => Some(status),
+        _ => None,
     })
     .await;
     assert!(status.counts.unwrap_err().contains("new actor"));

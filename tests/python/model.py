@@ -400,7 +400,9 @@ class Configuration:
         need(write["fence"] is None and fence is None, "fenced")
         need(self.may_write(write, self.lengths["Policy"]), "no-right")
         self.check_author(signed, value)
+        need(len(presented) <= 16 * len(write["parents"]), "stamp-object")
         for stamp in presented:
+            need(stamp[0]["write"] in write["parents"], "stamp-object")
             self.check_stamp(stamp, object_id(write["namespace"], write["key"]))
 
 

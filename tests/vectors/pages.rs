@@ -55,6 +55,8 @@ fn model_lists_every_limit() {
             "POLICY_ITEMS" => limits::POLICY_ITEMS,
             "LIST_PAGE" => limits::LIST_PAGE,
             "OPERATIONS" => limits::OPERATIONS,
+            "ROW_ADMITTED" => limits::ROW_ADMITTED,
+            "COUNTERS" => limits::COUNTERS as usize,
             "COUNTER_BLOCK" => limits::COUNTER_BLOCK as usize,
             other => panic!("{other}: add it here and to model.md"),
         };

@@ -266,10 +266,26 @@ fn versions() {
         &stray,
         Some("stamp-object"),
     );
+    let mut child = first.clone();
+    (child.parents, child.generation) = (vec![other.id()], 2);
+    let child = Arc::new(SignedWrite::new(child.clone(), author_proof(&child, &client()), None));
+    let good_stamp = [world.sign_stamp(world.stamp(&other, 0, 0, 9, Past::new()), 0)];
+    gate.submission("a parent's stamp, presented", &child, b"one", &good_stamp, None);
+    gate.submission(
+        "a presented stamp of a write that is no parent",
+        &first_signed,
+        b"one",
+        &good_stamp,
+        Some("stamp-object"),
+    );
+    let many: Vec<_> = (9..26)
+        .map(|counter| world.sign_stamp(world.stamp(&other, 0, 0, counter, Past::new()), 0))
+        .collect();
+    gate.submission("seventeen stamps of one parent", &child, b"one", &many, Some("stamp-object"));
     let false_stamp = [world.sign_stamp(world.stamp(&other, 0, 0, 9, Past::new()), 2)];
     gate.submission(
         "a presented stamp that is forged",
-        &first_signed,
+        &child,
         b"one",
         &false_stamp,
         Some("stamp-signature"),

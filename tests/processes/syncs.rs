@@ -1,0 +1,135 @@
+//! Case 31: no acknowledgement before the sync, and none after a sync that failed. `strace` watches.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tanist::cli::local::Plan;
+
+use super::support::{Cluster, PATIENCE, run};
+
+/// `strace` attached to a process; detached when dropped.
+struct Trace {
+    strace: Child,
+    output: PathBuf,
+}
+
+impl Trace {
+    /// Attaches to all threads of `pid`, and waits until that is done.
+    fn attach(pid: Pid, output: &Path, more: &[&str]) -> Self {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-ttt", "-T", "-e", "trace=fdatasync,fsync,sync_file_range"]).args(more);
+        command.arg("-o").arg(output).arg("-p").arg(pid.as_raw_nonzero().to_string());
+        let spawned = command.stderr(Stdio::piped()).spawn();
+        let mut strace = spawned.unwrap_or_else(|error| panic!("this test needs strace: {error}"));
+        let mut said = String::new();
+        let mut lines = BufReader::new(strace.stderr.take().unwrap());
+        while !said.contains("attached") {
+            let read = lines.read_line(&mut said).unwrap();
+            assert!(read > 0, "strace cannot attach; it must be allowed to trace (root): {said}");
+        }
+        // Nobody may be held up because this pipe is full.
+        std::thread::spawn(move || lines.lines().count());
+        Trace { strace, output: output.to_owned() }
+    }
+
+    /// Detaches, and returns when syncs returned without an error, in seconds since 1970.
+    fn finish(mut self) -> Vec<f64> {
+        self.detach();
+        let text = std::fs::read_to_string(&self.output).unwrap();
+        text.lines().filter_map(synced).collect()
+    }
+
+    fn detach(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.strace), Signal::INT);
+        let _ = self.strace.wait();
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
+/// When the call of this line returned 0, if it did.
+fn synced(line: &str) -> Option<f64> {
+    let mut words = line.split_whitespace().skip(1);
+    let at: f64 = words.next()?.parse().ok()?;
+    let call = line.split_whitespace().nth(2)?;
+    let (_, result) = line.rsplit_once("= ")?;
+    if !result.starts_with("0 <") {
+        return None;
+    }
+    let took: f64 = result.strip_prefix("0 <")?.strip_suffix('>')?.parse().ok()?;
+    if call == "<..." {
+        Some(at)
+    } else {
+        (call.starts_with("fdatasync") || call.starts_with("fsync")).then_some(at + took)
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "strace writes the time of the wall clock")]
+fn wall() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+#[test]
+fn lines_of_strace_are_read() {
+    assert_eq!(synced("7 100.5 fdatasync(9) = 0 <0.25>"), Some(100.75));
+    assert_eq!(synced("7 100.5 <... fdatasync resumed>) = 0 <0.25>"), Some(100.5));
+    assert_eq!(synced("7 100.5 fdatasync(9 <unfinished ...>"), None);
+    assert_eq!(synced("7 100.5 fdatasync(9) = -1 EIO (Input/output error) (INJECTED) <0.25>"), None);
+}
+
+#[test]
+fn case_31_a_sync_returned_between_every_request_and_its_acknowledgement() {
+    const PUTS: usize = 50;
+    run(async {
+        let cluster = Cluster::start().await;
+        let trace = |node: usize| {
+            let output = cluster.folder.path().join(format!("strace-{node}"));
+            Trace::attach(cluster.local.pid(node).unwrap(), &output, &[])
+        };
+        let traces: Vec<Trace> = (0..3).map(trace).collect();
+        let test = cluster.open().await;
+        let mut puts = Vec::new();
+        for n in 0..PUTS {
+            let begun = wall();
+            let written = test.create(format!("k/{n}"), "x").await.unwrap();
+            assert!(written.applied().is_some());
+            puts.push((begun, wall()));
+        }
+        let syncs: Vec<Vec<f64>> = traces.into_iter().map(Trace::finish).collect();
+        assert!(syncs.iter().all(|syncs| syncs.len() >= PUTS / 2), "strace saw too little");
+        for (from, to) in puts {
+            let during = |syncs: &&Vec<f64>| syncs.iter().any(|at| (from..=to).contains(at));
+            let nodes = syncs.iter().filter(during).count();
+            assert!(nodes >= 2, "acknowledged at {to} after a request at {from}, synced by {nodes} nodes");
+        }
+    });
+}
+
+#[test]
+fn case_31_a_failed_sync_is_an_error_and_ends_the_node() {
+    run(async {
+        let plan = Plan { nodes: 1, ..Plan::default() };
+        let mut cluster = Cluster::start_with(plan, &[]).await;
+        let test = cluster.open().await;
+        test.create("before", "x").await.unwrap();
+        let output = cluster.folder.path().join("strace");
+        let inject = ["-e", "inject=fdatasync,fsync,sync_file_range:error=EIO"];
+        let trace = Trace::attach(cluster.local.pid(0).unwrap(), &output, &inject);
+        let written = test.create("during", "x").await;
+        assert!(written.is_err(), "acknowledged without a sync: {written:?}");
+        let status = tokio::time::timeout(PATIENCE, cluster.local.ended(0)).await.unwrap().unwrap().unwrap();
+        assert!(!status.success(), "the node must not go on, nor pretend that all is well");
+        assert_eq!(trace.finish(), [] as [f64; 0], "every sync failed");
+
+        cluster.heal().await;
+        assert!(test.get("before").await.unwrap().value().unwrap().is_some());
+        assert!(test.create("after", "x").await.unwrap().applied().is_some());
+    });
+}

@@ -1,0 +1,96 @@
+//! Whole clusters in one thread: the engine, the arrival checks, the store's contract and the SDK's
+//! attempts, on a virtual network, disk and clock. One seed decides everything.
+//!
+//! ```text
+//! world      events, the clock           founding   keys, the first configuration
+//! network    links                       disk       the store and what goes wrong with it
+//! nodes      the driver's loop           clients    who reads and writes what, and how often
+//! nemesis    what goes wrong             healing    nothing does any more: converge, progress
+//! history    what was asked, answered    checks/    the promises, one file each
+//! tamper     forgeries                   faults     planted faults: the checks must catch them
+//! scripts/   named scenarios: attacks and cases, step by step
+//! ```
+//!
+//! `SEEDS=1000 cargo test --release --no-default-features --test sim seeds` runs more;
+//! `SEED=7 cargo test --release --no-default-features --test sim replay -- --nocapture` runs one again.
+
+#![allow(unreachable_pub, reason = "everything here is private to the test")]
+#![allow(missing_docs, reason = "counters are named after what they count")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing seed must show how it is run again")]
+
+mod checks;
+mod clients;
+mod coverage;
+mod dice;
+mod disk;
+mod faults;
+mod founding;
+mod healing;
+mod history;
+mod nemesis;
+mod network;
+mod nodes;
+mod options;
+mod run;
+mod scripts;
+mod tamper;
+mod world;
+
+use coverage::Coverage;
+use faults::Plant;
+
+/// A number from the environment.
+fn from_env(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn seeds() {
+    let count = from_env("SEEDS").unwrap_or(100);
+    let first = from_env("FIRST").unwrap_or(1);
+    let mut all = Coverage::default();
+    for seed in first..first + count {
+        match run::seed(seed, Plant::Nothing, false) {
+            Ok(coverage) => all.add(&coverage),
+            Err(_) => panic!("{}", run::explain(seed, Plant::Nothing)),
+        }
+    }
+    for (name, count) in all.named() {
+        println!("{count:>9} {name}");
+    }
+    if count >= 100 {
+        all.is_enough().expect("too little happened for the checks to mean anything");
+    }
+}
+
+#[test]
+fn replay() {
+    let Some(seed) = from_env("SEED") else { return };
+    println!("{}", run::explain(seed, Plant::Nothing));
+}
+
+/// Every planted fault is caught.
+#[test]
+fn planted_faults_are_caught() {
+    let limit = from_env("FAULT_SEEDS").unwrap_or(60);
+    let mut missed = Vec::new();
+    for plant in Plant::ALL {
+        let caught = (1..=limit).find_map(|seed| Some((seed, run::seed(seed, plant, false).err()?)));
+        match caught {
+            Some((seed, violation)) => {
+                println!("{plant:?}: caught by {} after {seed} seeds: {}", violation.check, violation.what);
+            }
+            None => missed.push(plant),
+        }
+    }
+    assert!(missed.is_empty(), "not caught in {limit} seeds: {missed:?}");
+}
+
+/// Determinism: a seed that fails must fail again.
+#[test]
+fn a_seed_is_a_whole_run() {
+    let counts = |seed| run::seed(seed, Plant::Nothing, false).map(|c| c.named()).map_err(|v| v.what);
+    for seed in 1..4 {
+        assert_eq!(counts(seed), counts(seed));
+    }
+}

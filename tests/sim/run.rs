@@ -1,0 +1,94 @@
+//! One seed from its beginning to the verdict.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::checks::{p1, p2, p4, p8, p9, p11};
+use super::coverage::Coverage;
+use super::dice::Dice;
+use super::faults::Plant;
+use super::healing::Final;
+use super::options::{Damage, Options};
+use super::world::{Violation, World};
+
+/// The world of `seed` before anything happened.
+fn world(seed: u64, plant: Plant, traced: bool) -> World {
+    let mut options = Options::of(&mut Dice::new(seed, 0));
+    match plant {
+        Plant::OneCopy => options.write_quorum = Some(1),
+        // What the fault needs to show itself, and nothing that hides it.
+        Plant::ReleaseEarly | Plant::LyingSync | Plant::CountersAgain => {
+            (options.crash_ms, options.crash_all, options.damage) = (1_000, true, Damage::None);
+            options.sync_ms = (1, 100);
+        }
+        Plant::PeersForget => options.damage = Damage::Restored { mark: true },
+        _ => {}
+    }
+    World::new(seed, options, plant, traced)
+}
+
+/// Runs `seed`: what happened in it, or which promise was broken.
+pub fn seed(seed: u64, plant: Plant, traced: bool) -> Result<Coverage, Violation> {
+    let mut world = world(seed, plant, traced);
+    run_guarded(&mut world);
+    match world.violation.take() {
+        Some(violation) => Err(violation),
+        None => Ok(world.coverage),
+    }
+}
+
+/// A panic of the engine is the end of a node for no reason: a violation like any other.
+fn run_guarded(world: &mut World) {
+    let end = catch_unwind(AssertUnwindSafe(|| run(world)));
+    if let Err(panic) = end {
+        let text = panic.downcast_ref::<String>().cloned();
+        let what = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        world.fail("panic", what.unwrap_or_default());
+    }
+}
+
+fn run(world: &mut World) {
+    world.safety_phase();
+    if world.violation.is_some() {
+        return;
+    }
+    let Some(last) = world.heal_phase() else { return };
+    verdict(world, &last);
+    if world.violation.is_none() {
+        world.progress(&last);
+    }
+    world.coverage.seeds = 1;
+    world.coverage.epochs = world.config.write_epoch() - 1;
+}
+
+/// All checks on what is left after the heal phase.
+pub fn verdict(world: &mut World, last: &Final) {
+    world.judge("P1", p1::at_end(world, last));
+    world.judge("P1 (reads)", p1::of_reads(world));
+    match p2::at_end(world) {
+        Ok(pairs) => world.coverage.p2_pairs += pairs,
+        Err(what) => world.fail("P2", what),
+    }
+    world.judge("P4", p4::at_end(world, last));
+    world.judge("P4 (retries)", p4::of_retries(world));
+    world.judge("P5 (SDK)", p4::of_verdicts(world));
+    world.judge("P8", p8::of_stores(world));
+    world.judge("P9", p9::at_end(world, last));
+    world.judge("P11", p11::at_end(world));
+    world.coverage.live_at_end += last.values().map(Vec::len).sum::<usize>() as u64;
+}
+
+/// Runs `seed` again with a trace, and tells everything about it.
+pub fn explain(seed: u64, plant: Plant) -> String {
+    let mut world = world(seed, plant, true);
+    run_guarded(&mut world);
+    let verdict = match &world.violation {
+        Some(violation) => format!("{} is broken: {}", violation.check, violation.what),
+        None => "no promise is broken".to_owned(),
+    };
+    format!(
+        "{}\nseed {seed}, planted: {plant:?}: {verdict}\n{:?}\nagain: SEED={seed} cargo test --release \
+         --no-default-features --test sim replay -- --nocapture",
+        world.trace(),
+        world.options,
+    )
+}
