@@ -106,6 +106,23 @@ pub(super) enum Lost {
 }
 
 impl If {
+    /// A line with `--op` is the same write whenever it is run again, so it has to fix what it replaces: the
+    /// beginning of an id means something only while that version is held.
+    pub(super) fn fixed_for(&self, operation: Option<&str>) -> Result<(), Failure> {
+        let cut = match self {
+            If::Named(names) => names.iter().find(|name| name.whole().is_none()),
+            If::Saved(_) => None,
+        };
+        match (operation, cut) {
+            (Some(_), Some(name)) => Err(Failure::usage(format!(
+                "with --op the versions in --if have all {WHOLE} digits, and {name} has not: it would mean nothing \
+                 when the line is run again later"
+            ))
+            .next("give the whole version, or @FILE of `get --save-version FILE`")),
+            _ => Ok(()),
+        }
+    }
+
     /// The basis for a write of `key`.
     pub(super) async fn resolve(
         &self,
@@ -141,8 +158,8 @@ impl If {
     }
 }
 
-/// Beginnings of ids name versions that are known of the key: superseded ones too, so that a line with
-/// `--op` still means the same when it is run again.
+/// Beginnings of ids name versions that are known of the key, superseded ones too: `--or-sibling` may mean
+/// one of these, and a refusal says what is there instead.
 async fn by_reading(
     site: Site<'_>,
     key: &Key,

@@ -32,6 +32,9 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
     let key = args.place.key()?;
+    if let Some(basis) = &args.basis {
+        basis.fixed_for(args.op.as_deref())?;
+    }
     let handle = global.open(&args.place.namespace).await?;
     let site = Site { global, namespace: &args.place.namespace, key: Some(&key) };
     let receipt = args.receipt.as_deref();

@@ -33,6 +33,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
     let key = args.place.key()?;
+    args.basis.fixed_for(args.op.as_deref())?;
     let value = args.value.read()?;
     let handle = global.open(&args.place.namespace).await?;
     let site = Site { global, namespace: &args.place.namespace, key: Some(&key) };

@@ -34,7 +34,7 @@ fn a_cluster_of_two_is_refused_with_the_reason() {
     let refused = tanist(&["cluster", "new", path, "--nodes", "2"]).expect(2);
     assert!(refused.err.contains("1 or 3"), "{}", refused.err);
     assert!(!dir.path().join("c").exists());
-    for odd in ["a", "a=nowhere", "a=127.0.0.1:0", "=127.0.0.1:1", "a=127.0.0.1:1,rack=1"] {
+    for odd in ["a", "a=nowhere", "a=192.0.2.1:0", "=192.0.2.1:1", "a=192.0.2.1:1,rack=1"] {
         tanist(&["cluster", "new", path, "--node", odd]).expect(2);
     }
     assert!(!dir.path().join("c").exists());

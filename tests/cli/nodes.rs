@@ -1,44 +1,43 @@
 //! A cluster of real `tanist node` processes on free ports, and the command line against it.
+#![allow(clippy::print_stderr, reason = "what the nodes of a failed test say")]
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 const TANIST: &str = env!("CARGO_BIN_EXE_tanist");
-/// How often something is looked at before it counts as not happening.
-const LOOKS: u32 = 400;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// How often something is looked at before it counts as not happening. A look is a process that asks nodes:
+/// it takes its time, so there is no pause between two.
+const LOOKS: u32 = 1_000;
 /// How often other ports are tried: others may take one between its choice and its use.
 const TRIES: u32 = 5;
 
 /// What a command came to.
 #[derive(Debug)]
-pub struct Ran {
-    pub code: i32,
-    pub out: Vec<u8>,
-    pub err: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
 }
 
 impl Ran {
     /// Stdout as text, without the newline at its end.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.out.clone()).expect("stdout is text").trim_end().to_owned()
     }
 
     /// Stdout as JSON.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// The error on stderr as JSON.
-    pub fn error(&self) -> Value {
+    pub(crate) fn error(&self) -> Value {
         let error: Value =
             serde_json::from_str(&self.err).unwrap_or_else(|error| panic!("{error}: {self:?}"));
         error["error"].clone()
@@ -46,14 +45,14 @@ impl Ran {
 
     /// Itself, if it ended so.
     #[track_caller]
-    pub fn expect(self, code: i32) -> Self {
+    pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{self:?}\n{}", self.err);
         self
     }
 }
 
 /// Runs the binary without any cluster.
-pub fn tanist<S: AsRef<OsStr>>(args: &[S]) -> Ran {
+pub(crate) fn tanist<S: AsRef<OsStr>>(args: &[S]) -> Ran {
     run(Command::new(TANIST).args(args).env_remove("TANIST_TICKET").env_remove("TANIST_KEY"))
 }
 
@@ -65,25 +64,24 @@ fn run(command: &mut Command) -> Ran {
 
 /// Waits until `look` sees it.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..LOOKS {
         if let Some(seen) = look() {
             return seen;
         }
-        sleep(BETWEEN_LOOKS);
     }
     panic!("it never came true that {what}");
 }
 
 /// Three nodes, `n1` to `n3`. They are killed when this is dropped.
-pub struct Cluster {
+pub(crate) struct Cluster {
     nodes: Vec<Option<Child>>,
     dir: TempDir,
 }
 
 impl Cluster {
     /// Founds a cluster, starts its nodes, and creates the namespace `carts`.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         for _ in 0..TRIES {
             if let Some(cluster) = Self::try_start() {
                 let admin = cluster.path("c/admin.key");
@@ -122,7 +120,6 @@ impl Cluster {
             if cluster.is_ready(3) {
                 return Some(cluster);
             }
-            sleep(BETWEEN_LOOKS);
         }
         panic!("the nodes do not find each other");
     }
@@ -141,12 +138,12 @@ impl Cluster {
     }
 
     /// A path in the cluster's temporary folder.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Starts a node that does not run.
-    pub fn restart(&mut self, number: usize) {
+    pub(crate) fn restart(&mut self, number: usize) {
         let log = File::options().create(true).append(true).open(self.path(&format!("n{number}.log")));
         let node = Command::new(TANIST)
             .arg("node")
@@ -159,12 +156,12 @@ impl Cluster {
     }
 
     /// Waits until all nodes run and know each other.
-    pub fn ready(&self) {
+    pub(crate) fn ready(&self) {
         eventually("all nodes are ready", || self.is_ready(3).then_some(()));
     }
 
     /// Kills a node as `kill -9` does.
-    pub fn kill(&mut self, number: usize) {
+    pub(crate) fn kill(&mut self, number: usize) {
         if let Some(mut node) = self.nodes[number - 1].take() {
             node.kill().expect("a child can be killed");
             node.wait().expect("a killed child ends");
@@ -172,7 +169,7 @@ impl Cluster {
     }
 
     /// Asks a node to stop, and returns its exit code.
-    pub fn stop(&mut self, number: usize) -> Option<i32> {
+    pub(crate) fn stop(&mut self, number: usize) -> Option<i32> {
         let mut node = self.nodes[number - 1].take()?;
         let pid = node.id().to_string();
         Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
@@ -180,7 +177,7 @@ impl Cluster {
     }
 
     /// The command line with the client's key.
-    pub fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(TANIST);
         command.env("TANIST_TICKET", self.path("c/ticket")).env("TANIST_KEY", self.path("c/client.key"));
         command.current_dir(self.dir.path());
@@ -188,17 +185,17 @@ impl Cluster {
     }
 
     /// Runs it.
-    pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         run(self.command().args(args))
     }
 
     /// What is logged of a node.
-    pub fn log(&self, number: usize) -> String {
+    pub(crate) fn log(&self, number: usize) -> String {
         std::fs::read_to_string(self.path(&format!("n{number}.log"))).unwrap_or_default()
     }
 
     /// The live versions of a key as one node holds them.
-    pub fn held(&self, node: &str, key: &str) -> Vec<Value> {
+    pub(crate) fn held(&self, node: &str, key: &str) -> Vec<Value> {
         let read = self.run(&["get", "carts", key, "--local", "--at", node, "--all", "--json"]);
         match read.code {
             0 | 7 => read.json()["versions"].as_array().cloned().unwrap_or_default(),
@@ -221,7 +218,7 @@ impl Drop for Cluster {
 }
 
 /// `text` with what differs in every run replaced: ids by `ID`, keys by `KEY`, times by `TIME`.
-pub fn stable(text: &str, cluster: &Path) -> String {
+pub(crate) fn stable(text: &str, cluster: &Path) -> String {
     let text = text.replace(&cluster.to_string_lossy().into_owned(), "DIR");
     let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let bytes = text.as_bytes();
