@@ -4,6 +4,8 @@
 //! cargo run --release --example cart
 //! ```
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its reader")]
+
 mod common;
 
 use std::collections::BTreeSet;

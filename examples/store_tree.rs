@@ -7,6 +7,8 @@
 //!
 //! Without arguments: this repository, and the sources of every package that `cargo metadata` names.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its reader")]
+
 mod common;
 
 use std::collections::BTreeMap;

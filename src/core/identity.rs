@@ -1,5 +1,7 @@
 //! Who acts: clusters, members, incarnations, actors, and the ed25519 keys that speak for them.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fmt;
 
 use data_encoding::HEXLOWER;
@@ -65,10 +67,38 @@ impl TryFrom<[u8; 32]> for PublicKey {
     type Error = WeakKey;
 
     fn try_from(bytes: [u8; 32]) -> Result<Self, WeakKey> {
+        if is_remembered(&bytes) {
+            return Ok(PublicKey(bytes));
+        }
         let key = VerifyingKey::from_bytes(&bytes).map_err(|_| WeakKey)?;
         let canonical = key.to_edwards().compress().0 == bytes;
-        if canonical && !key.is_weak() { Ok(PublicKey(bytes)) } else { Err(WeakKey) }
+        if !canonical || key.is_weak() {
+            return Err(WeakKey);
+        }
+        remember(bytes);
+        Ok(PublicKey(bytes))
     }
+}
+
+/// Keys that were accepted lately on this thread: the same few come with every version and every row,
+/// and checking the point costs a hundred times as much as finding it here.
+const REMEMBERED: usize = 32;
+
+thread_local! {
+    static ACCEPTED: RefCell<VecDeque<[u8; 32]>> = const { RefCell::new(VecDeque::new()) };
+}
+
+fn is_remembered(bytes: &[u8; 32]) -> bool {
+    ACCEPTED.with_borrow(|accepted| accepted.contains(bytes))
+}
+
+fn remember(bytes: [u8; 32]) {
+    ACCEPTED.with_borrow_mut(|accepted| {
+        if accepted.len() == REMEMBERED {
+            accepted.pop_front();
+        }
+        accepted.push_back(bytes);
+    });
 }
 
 impl From<PublicKey> for [u8; 32] {

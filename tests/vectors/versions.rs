@@ -278,9 +278,8 @@ fn versions() {
         &good_stamp,
         Some("stamp-object"),
     );
-    let many: Vec<_> = (9..26)
-        .map(|counter| world.sign_stamp(world.stamp(&other, 0, 0, counter, Past::new()), 0))
-        .collect();
+    let many: Vec<_> =
+        (9..26).map(|counter| world.sign_stamp(world.stamp(&other, 0, 0, counter, Past::new()), 0)).collect();
     gate.submission("seventeen stamps of one parent", &child, b"one", &many, Some("stamp-object"));
     let false_stamp = [world.sign_stamp(world.stamp(&other, 0, 0, 9, Past::new()), 2)];
     gate.submission(
