@@ -11,7 +11,9 @@ use super::support::{TANIST, text, turn};
 fn demo(broken: &[&str]) -> (Output, BTreeSet<String>, Value) {
     let mut command = Command::new(TANIST);
     command.args(["demo", "--json"]).env("TANIST_TEST_BREAK", "1");
-    broken.iter().for_each(|rule| drop(command.args(["--break", rule])));
+    for rule in broken {
+        command.args(["--break", rule]);
+    }
     let output = command.output().unwrap();
     let told: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {} {}", text(&output.stdout), text(&output.stderr)));

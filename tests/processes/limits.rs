@@ -277,7 +277,9 @@ fn two_hundred_and_fifty_six_waiting_writes_cost_few_syncs() {
         let after = cluster.synced().await;
         let syncs: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
         println!("256 waiting writes: {syncs:?} syncs");
-        assert!(syncs.iter().all(|syncs| (1..=8).contains(syncs)), "{syncs:?}");
+        assert!((1..=8).contains(&syncs[0]), "where they wait: {syncs:?}");
+        // They do not wait at the others: they come in while they are checked, and are synced meanwhile.
+        assert!(syncs.iter().all(|syncs| *syncs <= 32), "{syncs:?}");
     });
 }
 
