@@ -21,8 +21,9 @@ demo: rocksdb ## show what Tanist promises, with real processes, in under a minu
 	@$(BIN) demo $(ARGS)
 
 test: rocksdb ## run all tests
+	@.ci/setup test
 	cargo test --release --locked
-	@if [ -e tests/python/run ]; then tests/python/run; fi
+	tests/python/run
 
 check: rocksdb deny ## formatting, lints, documentation, dependencies, features
 	cargo fmt --all --check
