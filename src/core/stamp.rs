@@ -16,7 +16,7 @@ pub const STAMP_FORMAT: u8 = 1;
 
 /// "This write is that event of mine on that object, after those events."
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Form")]
+#[serde(remote = "Self")]
 pub struct Stamp {
     /// [`STAMP_FORMAT`].
     pub format: u8,
@@ -56,6 +56,17 @@ pub enum InvalidStamp {
 }
 
 impl Stamp {
+    /// Checks the rules of the form, as a decoder does.
+    pub fn check(&self) -> Result<(), InvalidStamp> {
+        if self.format != STAMP_FORMAT {
+            return Err(InvalidStamp::Format(self.format));
+        }
+        if self.previous >= self.counter {
+            return Err(InvalidStamp::EmptyEvent);
+        }
+        Ok(())
+    }
+
     /// The stamp's hash: what its node signs.
     pub fn hash(&self) -> Hash {
         Hash::of(Context::Stamp, self)
@@ -142,54 +153,17 @@ impl<'de> Deserialize<'de> for SignedStamp {
     }
 }
 
-/// [`Stamp`] before its rules are checked; the fields are the same.
-#[derive(Deserialize)]
-struct Form {
-    format: u8,
-    cluster: ClusterId,
-    object: ObjectId,
-    write: WriteId,
-    config_epoch: u64,
-    policy_revision: u64,
-    actor: ActorId,
-    previous: u64,
-    counter: u64,
-    past: Past,
+impl Serialize for Stamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // The derived form, which `remote` makes an associated function.
+        Stamp::serialize(self, serializer)
+    }
 }
 
-impl TryFrom<Form> for Stamp {
-    type Error = InvalidStamp;
-
-    fn try_from(form: Form) -> Result<Self, InvalidStamp> {
-        let Form {
-            format,
-            cluster,
-            object,
-            write,
-            config_epoch,
-            policy_revision,
-            actor,
-            previous,
-            counter,
-            past,
-        } = form;
-        if format != STAMP_FORMAT {
-            return Err(InvalidStamp::Format(format));
-        }
-        if previous >= counter {
-            return Err(InvalidStamp::EmptyEvent);
-        }
-        Ok(Stamp {
-            format,
-            cluster,
-            object,
-            write,
-            config_epoch,
-            policy_revision,
-            actor,
-            previous,
-            counter,
-            past,
-        })
+impl<'de> Deserialize<'de> for Stamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let stamp = Stamp::deserialize(deserializer)?;
+        stamp.check().map_err(serde::de::Error::custom)?;
+        Ok(stamp)
     }
 }

@@ -1,6 +1,6 @@
 //! Writes: what an author claims, signs, and may send again byte for byte.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::codec::{self, DecodeError};
 use super::hash::{Context, Hash, id};
@@ -18,7 +18,7 @@ pub const WRITE_FORMAT: u8 = 1;
 
 /// "Having read these versions of this key, I put this value."
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Form")]
+#[serde(remote = "Self")]
 pub struct Write {
     /// [`WRITE_FORMAT`].
     pub format: u8,
@@ -175,56 +175,17 @@ impl From<WriteId> for Hash {
     }
 }
 
-/// [`Write`] before its rules are checked; the fields are the same.
-#[derive(Deserialize)]
-struct Form {
-    format: u8,
-    cluster: ClusterId,
-    namespace: NamespaceId,
-    key: Key,
-    epoch: u64,
-    generation: u64,
-    parents: Vec<WriteId>,
-    body: Body,
-    author: PublicKey,
-    nonce: [u8; 16],
-    fence: Option<Fence>,
-    wall_ms: u64,
+impl Serialize for Write {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // The derived form, which `remote` makes an associated function.
+        Write::serialize(self, serializer)
+    }
 }
 
-impl TryFrom<Form> for Write {
-    type Error = InvalidWrite;
-
-    fn try_from(form: Form) -> Result<Self, InvalidWrite> {
-        let Form {
-            format,
-            cluster,
-            namespace,
-            key,
-            epoch,
-            generation,
-            parents,
-            body,
-            author,
-            nonce,
-            fence,
-            wall_ms,
-        } = form;
-        let write = Write {
-            format,
-            cluster,
-            namespace,
-            key,
-            epoch,
-            generation,
-            parents,
-            body,
-            author,
-            nonce,
-            fence,
-            wall_ms,
-        };
-        write.check()?;
+impl<'de> Deserialize<'de> for Write {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let write = Write::deserialize(deserializer)?;
+        write.check().map_err(serde::de::Error::custom)?;
         Ok(write)
     }
 }

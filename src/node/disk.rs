@@ -1,19 +1,15 @@
 //! The data of a running node, and the two threads that wait for its disk.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::mailbox::{Mailbox, Signal, Watch};
 use crate::core::identity::Incarnation;
 use crate::core::limits;
-use crate::engine::store::{Batch, StoreError, View};
+use crate::engine::store::{Batch, StoreError};
 use crate::storage::directory::Directory;
-use crate::storage::reserve::Room;
 use crate::storage::{CommitError, Store};
 
 /// How often the mark is synced and the free space looked at.
@@ -35,58 +31,17 @@ pub(super) trait Data: Store {
     fn is_short(&self) -> Result<bool, StoreError>;
 }
 
-/// A data directory on a disk of finite size.
-pub(super) struct Disk {
-    pub(super) directory: Directory,
-    pub(super) room: Room,
-}
-
-impl View for Disk {
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        self.directory.get(key)
-    }
-
-    fn scan(
-        &self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        self.directory.scan(prefix, after, limit)
-    }
-}
-
-impl Store for Disk {
-    fn commit(&self, batch: &Batch) -> Result<(), CommitError> {
-        self.directory.commit(batch)
-    }
-
-    fn last_batch(&self) -> u64 {
-        self.directory.last_batch()
-    }
-}
-
-impl Data for Disk {
+impl Data for Directory {
     fn renew(&self, incarnation: Incarnation) -> Result<(), StoreError> {
-        self.directory.reset_incarnation(incarnation)
+        self.reset_incarnation(incarnation)
     }
 
     fn sync_mark(&self) -> Result<(), StoreError> {
-        self.directory.sync_high_water()
+        self.sync_high_water()
     }
 
     fn is_short(&self) -> Result<bool, StoreError> {
-        let failed =
-            |error: std::io::Error| StoreError::Failed(format!("cannot ask for the free space: {error}"));
-        let stat = rustix::fs::statvfs(self.directory.path()).map_err(|error| failed(error.into()))?;
-        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        // The reserve is taken back before anything else is written.
-        let held = match std::fs::metadata(self.directory.path().join("reserve")) {
-            Ok(file) => file.blocks().saturating_mul(512),
-            Err(_) => 0,
-        };
-        let lacking = self.room.reserve.saturating_sub(held);
-        Ok(free < self.room.threshold.saturating_add(lacking).saturating_add(MARGIN))
+        Ok(self.short_of(MARGIN)? > 0)
     }
 }
 

@@ -16,7 +16,7 @@ use super::arrivals::{Arrival, Arrivals};
 use super::clock::Clock;
 use super::config::{Config, NodeDir};
 use super::desk::{self, Desk};
-use super::disk::{Data, Disk};
+use super::disk::Data;
 use super::driver::{Origin, Outlets, warn_of_new_actor};
 use super::entropy;
 use super::error::NodeError;
@@ -158,7 +158,7 @@ impl Builder {
             software: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let origin = Origin { identity, genesis, timing: self.timing };
-        let data: Arc<dyn Data> = Arc::new(Disk { directory: opened.directory, room: settings.room });
+        let data: Arc<dyn Data> = Arc::new(opened.directory);
         let clock = Clock::start();
         let machine = origin.machine(clock.now(), &*data)?;
         self.check_identity(&origin, machine.config())?;

@@ -224,6 +224,12 @@ impl Directory {
         Ok(())
     }
 
+    /// How many bytes of room are missing for a batch of `len` bytes; 0 if there is enough.
+    pub fn short_of(&self, len: u64) -> Result<u64, StoreError> {
+        let short_of = self.writer().reserve.short_of(len);
+        short_of.map_err(|error| StoreError::Failed(format!("cannot ask for the free space: {error}")))
+    }
+
     fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }

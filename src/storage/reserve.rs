@@ -83,16 +83,21 @@ impl Reserve {
     pub fn admit(&mut self, len: u64) -> Result<(), CommitError> {
         let failed =
             |error: io::Error| CommitError::Failed(format!("cannot ask for the free space: {error}"));
-        let lacking = self.room.reserve.saturating_sub(self.held);
-        let needed = self.room.threshold.saturating_add(len).saturating_add(lacking);
-        let free = self.free().map_err(failed)?;
-        if free < needed {
-            return Err(CommitError::DiskFull { short_of: needed - free });
+        match self.short_of(len).map_err(failed)? {
+            0 => {}
+            short_of => return Err(CommitError::DiskFull { short_of }),
         }
-        if lacking > 0 {
+        if self.held < self.room.reserve {
             self.take().map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// How many bytes of room are missing for a batch of `len` bytes; 0 if there is enough.
+    pub fn short_of(&self, len: u64) -> io::Result<u64> {
+        let lacking = self.room.reserve.saturating_sub(self.held);
+        let needed = self.room.threshold.saturating_add(len).saturating_add(lacking);
+        Ok(needed.saturating_sub(self.free()?))
     }
 
     fn free(&self) -> io::Result<u64> {
