@@ -91,10 +91,10 @@ async fn store(
     };
     reached(2).await;
     cluster.local.kill(VICTIM);
-    bar.println(format!("{:>6.1} s  kill -9 of node-{}", begun.elapsed_s(), VICTIM + 1));
+    bar.suspend(|| println!("{:>8.1} s  kill -9 of node-{}", begun.elapsed_s(), VICTIM + 1));
     reached(3).await;
     cluster.local.start(VICTIM)?;
-    bar.println(format!("{:>6.1} s  node-{} is started again", begun.elapsed_s(), VICTIM + 1));
+    bar.suspend(|| println!("{:>8.1} s  node-{} is started again", begun.elapsed_s(), VICTIM + 1));
     while let Some(writer) = writers.join_next().await {
         writer??;
     }

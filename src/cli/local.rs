@@ -277,7 +277,7 @@ impl Local {
             }
         };
         let ready = tokio::time::timeout(patience, waiting).await;
-        ready.unwrap_or_else(|_| Err(LocalError::NotReady(why)))
+        ready.unwrap_or(Err(LocalError::NotReady(why)))
     }
 
     async fn not_ready(&self, client: &Client) -> Option<String> {
