@@ -8,6 +8,8 @@
 //! one compare-and-set an operation, never a conflict. Values are 256 bytes. The clients are tasks of this
 //! process over min(C, 6) connections to the cluster. Prints a table in Markdown.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its table")]
+
 use std::error::Error;
 use std::process::Command;
 use std::time::{Duration, Instant};

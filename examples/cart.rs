@@ -4,6 +4,8 @@
 //! cargo run --release --example cart
 //! ```
 
+#![allow(clippy::print_stdout, reason = "an example shows what happens")]
+
 mod common;
 
 use std::collections::BTreeSet;

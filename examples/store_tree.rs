@@ -7,6 +7,8 @@
 //!
 //! Without arguments: this repository, and the sources of every package that `cargo metadata` names.
 
+#![allow(clippy::print_stdout, reason = "an example shows what happens")]
+
 mod common;
 
 use std::collections::BTreeMap;
