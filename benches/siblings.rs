@@ -8,12 +8,7 @@
 //! one compare-and-set an operation, never a conflict. Values are 256 bytes. The clients are tasks of this
 //! process over min(C, 6) connections to the cluster. Prints a table in Markdown.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    clippy::unwrap_used,
-    reason = "a benchmark talks to its reader"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its table")]
 
 use std::error::Error;
 use std::process::Command;

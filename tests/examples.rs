@@ -1,6 +1,6 @@
 //! The examples run, and say what they should.
 
-#![allow(clippy::duplicate_mod, reason = "each example brings what they share")]
+#![allow(clippy::duplicate_mod, reason = "each example brings what it needs, as it does when it is run")]
 
 #[path = "../examples/cart.rs"]
 mod cart;

@@ -3,7 +3,12 @@
 //! Each test has a cluster of its own, and they take turns: what they measure is measured alone.
 //! A test that lacks the rights or tools it needs fails with that reason.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic, and measures")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test may unwrap, and so may what only tests call"
+)]
 
 mod clocks;
 mod commands;
