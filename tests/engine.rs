@@ -92,6 +92,7 @@ impl Cluster {
                     incarnation: Incarnation([n; 16]),
                     key: SecretKey::from_seed(&[n; 32]),
                     software: "test".to_owned(),
+                    first_operation: 0,
                 };
                 let machine =
                     Machine::new(identity, genesis.clone(), Timing::default(), 0, 0, &store).unwrap();

@@ -103,7 +103,8 @@ impl Client {
         let mut pauses = pauses();
         loop {
             let replicas = self.route(placement::replicas(self.configuration().current(), target.object()));
-            let pace = Pace { deadline_ms: deadline.left_ms(), ..Pace::default() };
+            let hedge_ms = self.shared.peers.hedge_ms();
+            let pace = Pace { deadline_ms: deadline.left_ms(), hedge_ms, ..Pace::default() };
             let attempts = match request {
                 Request::Submit(_) => Attempts::write(replicas, pace),
                 _ => Attempts::read(replicas, pace),
@@ -155,11 +156,13 @@ impl Client {
         let now_ms = || u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut running = JoinSet::new();
         let mut wake = started;
+        let mut asked = 0;
         let mut actions = attempts.start(0);
         loop {
             for action in actions.drain(..) {
                 match action {
                     Action::Send { node } => {
+                        asked += 1;
                         self.begin(&mut attempts, &mut running, node, &frame);
                     }
                     Action::WakeAt(at) => wake = started + Duration::from_millis(at),
@@ -195,7 +198,12 @@ impl Client {
                 Some(Event::Answered(node, answer)) => {
                     let heard = self.judge(answer, check).await;
                     match &heard {
-                        Heard::Reply(_) => self.shared.peers.trust(node),
+                        Heard::Reply(_) => {
+                            if asked == 1 {
+                                self.shared.peers.answered_in(now_ms());
+                            }
+                            self.shared.peers.trust(node);
+                        }
                         _ => self.shared.peers.suspect(node),
                     }
                     attempts.on_reply(node, heard, now_ms())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use super::attempt::Heard;
+use super::attempt::{Heard, Pace};
 use crate::core::identity::{MemberId, PublicKey};
 use crate::transport::{Connection, ConnectionError, Endpoint};
 use crate::wire::client::Failure;
@@ -19,10 +19,15 @@ use crate::wire::frame::Frame;
 /// How long a node that let others answer first is not preferred.
 const SUSPICION: Duration = Duration::from_secs(2);
 
+/// The longest pause before the next replica is asked too.
+const HEDGE_MAX_MS: u64 = 1_000;
+
 /// The members that the ticket has addresses of.
 pub(super) struct Peers {
     endpoint: Endpoint,
     slots: BTreeMap<MemberId, Arc<Slot>>,
+    /// How long an answer takes lately, in eighths of a millisecond.
+    usual: AtomicU64,
 }
 
 struct Slot {
@@ -59,7 +64,22 @@ impl Peers {
                 }),
             })
         };
-        Peers { endpoint, slots: addresses.iter().map(|(member, at)| (*member, slot(at))).collect() }
+        let slots = addresses.iter().map(|(member, at)| (*member, slot(at))).collect();
+        Peers { endpoint, slots, usual: AtomicU64::new(0) }
+    }
+
+    /// Notes how long the replica that was asked first took to answer.
+    pub(super) fn answered_in(&self, took_ms: u64) {
+        // A smoothed mean as TCP keeps of its round trips; a lost update does no harm.
+        let usual = self.usual.load(Ordering::Relaxed);
+        self.usual.store(usual - usual / 8 + took_ms, Ordering::Relaxed);
+    }
+
+    /// After how long without an answer the next replica is asked too: the usual pause, unless answers
+    /// take long. Then asking twice would only make them take longer.
+    pub(super) fn hedge_ms(&self) -> u64 {
+        let usual_ms = self.usual.load(Ordering::Relaxed) / 8;
+        (4 * usual_ms).clamp(Pace::default().hedge_ms, HEDGE_MAX_MS)
     }
 
     /// The open connection to `member`, if there is one and it holds `key`.

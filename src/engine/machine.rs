@@ -35,8 +35,6 @@ pub struct Machine {
     held: Vec<(u64, Out)>,
     /// Effects that may leave.
     free: Vec<Out>,
-    /// The batch that makes this start's numbers its own: nothing leaves before it is synced.
-    first: u64,
 }
 
 /// Why a machine cannot start.
@@ -120,7 +118,7 @@ impl Machine {
         }
         let reserved = view.get(&rows::counter())?.map_or(Ok(0), |row| rows::decode(&row))?;
         let actor = ActorId::new(config.cluster(), identity.member, identity.incarnation);
-        let mut operations = Operations::new(reserved / limits::COUNTER_BLOCK);
+        let mut operations = Operations::new(identity.first_operation);
         for (_, row) in view.scan(&rows::all_mending(), None, usize::MAX)? {
             let (namespace, key) = rows::decode(&row)?;
             let at = At::new(namespace, key);
@@ -142,22 +140,19 @@ impl Machine {
             counters: Counters::default(),
             // A fresh block at every start: what is left of the last one is never used.
             next_counter: reserved,
-            reserved: reserved.saturating_add(limits::COUNTER_BLOCK),
-            reserved_in: last + 1,
+            reserved,
+            reserved_in: 0,
             unsigned: Vec::new(),
             identity,
         };
         let free = vec![Out::Effect(Effect::Configured(Arc::clone(&state.config)))];
-        let mut overlay = Overlay::new(last);
-        Rows::new(view, &mut overlay).put(rows::counter(), rows::encode(&state.reserved));
-        Ok(Machine { state, overlay, held: Vec::new(), free, first: last + 1 })
+        Ok(Machine { state, overlay: Overlay::new(last), held: Vec::new(), free })
     }
 
     /// Takes one input. An error means that the store cannot be trusted: end the process.
     pub fn step(&mut self, now: Millis, input: Input, view: &dyn View) -> Result<(), StoreError> {
         self.state.now = self.state.now.max(now);
         let mut step = Step { rows: Rows::new(view, &mut self.overlay), out: Vec::new() };
-        step.rows.depend(self.first);
         match input {
             Input::Request { token, request } => {
                 self.state.request(&mut step, Requester::Client(token), request)?;

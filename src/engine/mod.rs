@@ -57,6 +57,9 @@ pub struct Identity {
     pub key: SecretKey,
     /// The version of the software, for `status`.
     pub software: String,
+    /// The first number of this start's operations, drawn at every start: an answer to a question of an
+    /// earlier life must not answer one of this life.
+    pub first_operation: u64,
 }
 
 /// How long the engine waits for what.

@@ -160,15 +160,14 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    /// Operations of the node's `start`-th start. Numbers of two starts never meet: an answer to a
-    /// question of an earlier life answers nothing now.
-    pub(super) fn new(start: u64) -> Self {
-        Operations { last: (start & 0xff_ffff) << 40, ..Operations::default() }
+    /// Operations whose numbers begin after `first`.
+    pub(super) fn new(first: u64) -> Self {
+        Operations { last: first, ..Operations::default() }
     }
 
     /// A fresh number. 0 is nobody's: a message that bears it asks for no operation.
     pub(super) fn number(&mut self) -> u64 {
-        self.last += 1;
+        self.last = self.last.wrapping_add(1).max(1);
         self.last
     }
 

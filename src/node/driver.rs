@@ -260,7 +260,7 @@ impl Driver {
                     let actor = evidence.first.stamp().actor;
                     tracing::error!(
                         %actor,
-                        "a node contradicted itself: it was cloned, restored, or lies; its new writes are refused"
+                        "a node contradicted itself: it was cloned, restored, or lies; it counts in no quorum any more"
                     );
                 }
             }
@@ -302,6 +302,7 @@ impl Driver {
         let incarnation = Incarnation(entropy::bytes()?);
         self.data.renew(incarnation)?;
         self.origin.identity.incarnation = incarnation;
+        self.origin.identity.first_operation = u64::from_be_bytes(entropy::bytes()?);
         let now = self.clock.now();
         self.machine = self.origin.machine(now, &*self.data)?;
         warn_of_new_actor(incarnation);

@@ -156,6 +156,7 @@ impl Builder {
             incarnation,
             key,
             software: env!("CARGO_PKG_VERSION").to_owned(),
+            first_operation: u64::from_be_bytes(entropy::bytes()?),
         };
         let origin = Origin { identity, genesis, timing: self.timing };
         let data: Arc<dyn Data> = Arc::new(opened.directory);

@@ -100,8 +100,13 @@ impl World {
             node.disk.rename(fresh);
         }
         let incarnation = node.disk.incarnation.unwrap_or(fresh);
-        let identity =
-            Identity { member: member_id(index), incarnation, key: node.key.clone(), software: "sim".into() };
+        let identity = Identity {
+            member: member_id(index),
+            incarnation,
+            key: node.key.clone(),
+            software: "sim".into(),
+            first_operation: node.life << 32,
+        };
         let last = node.disk.rows.last_batch();
         let genesis = self.founding.genesis.clone();
         let machine = match Machine::new(identity, genesis, timing, now, last, &node.disk.rows) {

@@ -117,7 +117,7 @@ impl Driven {
             change: ConfigChange::Voters(voters),
         };
         let genesis = Decided::genesis(signed(&admin, ClusterId(entry.hash().0), entry));
-        let identity = Identity { member, incarnation, key, software: "test".to_owned() };
+        let identity = Identity { member, incarnation, key, software: "test".to_owned(), first_operation: 0 };
         let origin = Origin { identity, genesis, timing: Timing::default() };
         let disk = Memory::new();
         let data: Arc<dyn disk::Data> = Arc::new(Data(disk.clone()));
