@@ -215,7 +215,7 @@ fn case_39_a_slow_reader_does_not_hold_up_its_own_small_requests() {
 
 #[test]
 fn case_39_what_was_acknowledged_to_a_client_that_exits_at_once_exists() {
-    const CLIENTS: usize = 200;
+    const CLIENTS: usize = 1_000;
     run(async {
         let cluster = Cluster::start().await;
         let mut acknowledged = Vec::new();
