@@ -273,6 +273,28 @@ fn a_write_is_read_back_everywhere_and_costs_one_batch_a_replica() {
 }
 
 #[test]
+fn two_hundred_and_fifty_six_waiting_writes_cost_a_replica_few_syncs() {
+    let mut cluster = Cluster::new();
+    let namespace = cluster.namespace("carts");
+    let author = cluster.author.clone();
+    let before: Vec<u64> = cluster.nodes.values().map(|node| node.batches).collect();
+    let tokens: Vec<u64> = (0..256)
+        .map(|n| {
+            let write = cluster.write(namespace, &format!("k{n}"), "v", &[]);
+            cluster.start(id(1), write, &author)
+        })
+        .collect();
+    cluster.run();
+    for token in tokens {
+        assert_eq!(applied(cluster.replies.remove(&token).expect("an answer")), []);
+    }
+    let after: Vec<u64> = cluster.nodes.values().map(|node| node.batches).collect();
+    for (before, after) in before.iter().zip(after) {
+        assert!(after - before <= 8, "{} syncs", after - before);
+    }
+}
+
+#[test]
 fn attack_01_two_writes_drained_together_do_not_both_win() {
     let mut cluster = Cluster::new();
     let namespace = cluster.namespace("carts");

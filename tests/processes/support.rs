@@ -91,15 +91,6 @@ impl Cluster {
         command
     }
 
-    /// Batches that each node has synced.
-    pub(crate) async fn synced(&self) -> Vec<u64> {
-        let mut synced = Vec::new();
-        for node in 0..self.local.len() {
-            synced.push(self.local.status(&self.client, node).await.unwrap().synced);
-        }
-        synced
-    }
-
     /// A field of `/proc/PID/status` of a node, in MiB.
     pub(crate) fn memory_mib(&self, node: usize, field: &str) -> u64 {
         let pid = self.local.pid(node).unwrap().as_raw_nonzero();
