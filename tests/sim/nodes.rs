@@ -344,6 +344,9 @@ impl World {
         if running.machine.counts().is_ok() {
             let counted = p11::on_counting(self, index);
             self.judge("P11", counted);
+            if let Some(rollback) = &mut self.nodes[index].rollback {
+                rollback.counted = true;
+            }
         }
         for effect in effects {
             match effect {
