@@ -228,7 +228,7 @@ pub fn message(
     cache: &RootCache,
 ) -> Result<Checked, MessageError> {
     let (envelope, message) = PeerMessage::decode(frame)?;
-    let mut sieve = Sieve { verifier: Verifier::new(config, cache), missing: None, rejected: Vec::new() };
+    let mut sieve = Sieve { verifier: Verifier::new(config, cache), is_behind: false, rejected: Vec::new() };
     let message = match message {
         PeerMessage::Exchange(m) => Message::Exchange(Exchange {
             operation: m.operation,
@@ -277,8 +277,8 @@ pub fn message(
         }
     };
     let mut inputs = Vec::new();
-    if let Some(chain) = sieve.missing {
-        inputs.push(Input::Behind { from, chain });
+    if sieve.is_behind {
+        inputs.push(Input::Behind { from });
     }
     inputs.push(Input::Peer { from, envelope, message });
     Ok(Checked { inputs, rejected: sieve.rejected })
@@ -298,7 +298,7 @@ pub(super) fn still_allowed(
 /// Lets versions through that pass, and notes why others do not.
 struct Sieve<'a> {
     verifier: Verifier<'a>,
-    missing: Option<Chain>,
+    is_behind: bool,
     rejected: Vec<Rejection>,
 }
 
@@ -324,7 +324,7 @@ impl Sieve<'_> {
             }
             match self.verifier.copy(Copy { version, value }) {
                 Ok(copy) => passed.push(copy),
-                Err(Rejection::NeedsEntry { chain, .. }) => self.missing = Some(chain),
+                Err(Rejection::NeedsEntry { .. }) => self.is_behind = true,
                 Err(rejection) => self.rejected.push(rejection),
             }
         }

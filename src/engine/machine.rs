@@ -160,7 +160,7 @@ impl Machine {
             Input::Peer { from, envelope, message } => {
                 self.state.peer(&mut step, from, envelope, message)?;
             }
-            Input::Behind { from, .. } => self.state.ask_config(&mut step, from),
+            Input::Behind { from } => self.state.ask_config(&mut step, from),
             Input::PeerUp(peer) => {
                 self.state.up.insert(peer);
                 self.state.recall_from(&mut step, peer);

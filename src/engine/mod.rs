@@ -37,7 +37,6 @@ mod submit;
 
 use std::sync::Arc;
 
-use crate::core::chain::Chain;
 use crate::core::cluster::Configuration;
 use crate::core::identity::{Incarnation, MemberId, SecretKey};
 use crate::wire::peer::{Envelope, Evidence};
@@ -107,8 +106,6 @@ pub enum Input {
     Behind {
         /// Whose message it was: it has the entry.
         from: MemberId,
-        /// The chain.
-        chain: Chain,
     },
     /// Messages to and from this peer pass.
     PeerUp(MemberId),
