@@ -230,6 +230,7 @@ impl Cluster {
             signed: Arc::new(SignedWrite::new(write, proof, None)),
             on_conflict: OnConflict::Refuse,
             presented: vec![],
+            tenure: None,
             value: [Bytes::copy_from_slice(value.as_bytes())].into_iter().collect(),
         }
     }

@@ -159,7 +159,10 @@ pub(super) fn policy(global: &Global, error: &PolicyError) -> Failure {
         PolicyError::NoSuchNamespace => Failure::failed("unknown-namespace", error).next(namespaces),
         PolicyError::NoSuchGrant => Failure::new(Exit::Absent, "absent", error).next(grants),
         PolicyError::Full => Failure::failed("rejected", error).next(namespaces).next(grants),
-        PolicyError::Quorum | PolicyError::NotPolicy => Failure::usage(error).next(namespaces),
+        PolicyError::Quorum
+        | PolicyError::RegisterQuorum
+        | PolicyError::OwnedSiblings
+        | PolicyError::NotPolicy => Failure::usage(error).next(namespaces),
     }
 }
 
@@ -250,6 +253,7 @@ fn node(site: Site<'_>, failure: &NodeFailure) -> Failure {
         NodeFailure::DiskFull => Failure::failed("disk-full", failure)
             .next("make room on that node, then try again")
             .next(status()),
+        NodeFailure::NeedsTenure => Failure::failed("needs-tenure", failure).next(site.line("get", &[])),
         NodeFailure::NotBuilt(what) => not_built(what),
     }
 }

@@ -44,9 +44,6 @@ impl Admin {
         write_quorum: Option<u8>,
     ) -> Result<NamespaceId, AdminError> {
         let name: NamespaceName = name.parse()?;
-        if mode == Mode::Linearizable {
-            return Err(AdminError::NotBuilt("linearizable namespaces"));
-        }
         let policy = NamespacePolicy { name, mode, write_quorum };
         let config = self.change(ConfigChange::CreateNamespace(policy.clone())).await?;
         let namespace = config.policy().namespace(&policy.name);
@@ -168,6 +165,11 @@ fn holds(config: &Configuration, change: &ConfigChange) -> bool {
     match change {
         ConfigChange::CreateNamespace(wanted) => {
             policy.namespace(&wanted.name).is_some_and(|namespace| namespace.policy == *wanted)
+        }
+        ConfigChange::CreateOwnedNamespace(wanted, resource) => {
+            policy.namespace(&wanted.name).is_some_and(|namespace| {
+                namespace.policy == *wanted && namespace.owned_by.as_ref() == Some(resource)
+            })
         }
         ConfigChange::DropNamespace(id) => {
             policy.namespace_by_id(*id).is_some_and(|namespace| namespace.dropped.is_some())

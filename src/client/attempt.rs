@@ -389,6 +389,7 @@ fn meaning(reply: &Reply) -> Meaning {
             | Failure::TooManySiblings(_)
             | Failure::Rejected(_)
             | Failure::Malformed(_)
+            | Failure::NeedsTenure
             | Failure::NotBuilt(_) => Meaning::Refusal,
         },
         _ => Meaning::Final,

@@ -125,6 +125,7 @@ impl Client {
             signed: signed.clone(),
             on_conflict: prepared.on_conflict,
             presented: prepared.replaces.presented(),
+            tenure: None,
             value: prepared.value().cloned().into_iter().collect::<Values>(),
         });
         if request.encode().encoded_len() > limits::FRAME_LEN {

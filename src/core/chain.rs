@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::codec;
 use super::hash::{Context, Hash};
 use super::identity::{ActorId, ClusterId, Incarnation, MemberId, PublicKey, SecretKey, Signature};
-use super::object::{NamespaceId, NamespaceName};
+use super::object::{Key, NamespaceId, NamespaceName};
 use super::signature::{Proof, VOTE};
 
 /// The number in front of every encoded [`Entry`].
@@ -63,6 +63,9 @@ pub enum ConfigChange {
     RemoveGrant(Grant),
     /// Write epochs: the next epoch begins.
     AdvanceEpoch,
+    /// Policy: as [`CreateNamespace`](Self::CreateNamespace), linearizable, with every key bound from
+    /// birth to this resource: it takes writes of the resource's owner only.
+    CreateOwnedNamespace(NamespacePolicy, Key),
 }
 
 /// The membership of a cluster in one config epoch.
@@ -158,6 +161,9 @@ impl Rights {
     /// The right to write alone.
     pub const WRITE: Rights = Rights { read: false, write: true, elect: false };
 
+    /// The right to campaign alone.
+    pub const ELECT: Rights = Rights { read: false, write: false, elect: true };
+
     /// Whether every right of `wanted` is among these.
     pub fn include(&self, wanted: Rights) -> bool {
         (self.read || !wanted.read) && (self.write || !wanted.write) && (self.elect || !wanted.elect)
@@ -165,8 +171,8 @@ impl Rights {
 }
 
 impl Entry {
-    /// The entry's hash. Of the first voters entry it is the cluster id, of a `CreateNamespace` the
-    /// namespace id.
+    /// The entry's hash. Of the first voters entry it is the cluster id, of one that creates a namespace
+    /// the namespace id.
     pub fn hash(&self) -> Hash {
         Hash::of(Context::Entry, self)
     }

@@ -7,6 +7,8 @@ use super::chain::{Chain, ConfigChange, Decided, ENTRY_FORMAT, Entry, Member, Si
 use super::hash::Hash;
 use super::identity::{ActorId, ClusterId, Incarnation, MemberId, PublicKey};
 use super::limits;
+use super::object::{NamespaceId, ObjectId};
+use super::placement;
 use super::policy::{Policy, PolicyError};
 
 /// Everything that was decided for a cluster, as far as the holder knows.
@@ -60,7 +62,7 @@ impl Configuration {
         check_voters(voters)?;
         let cluster = ClusterId(entry.hash().0);
         check_admin(&genesis.signed, &voters.admins, cluster)?;
-        let policy = Policy::founding(&voters.grants);
+        let policy = Policy::founding(cluster, &voters.grants);
         Ok(Configuration {
             cluster,
             voters: vec![Arc::new(genesis)],
@@ -202,6 +204,25 @@ impl Configuration {
     /// How many of the current electorate are a majority.
     pub fn majority(&self) -> usize {
         self.current().electorate.len() / 2 + 1
+    }
+
+    /// The voters of a resource, by whom its register is agreed on, the preferred coordinator first.
+    pub fn voters(&self, object: ObjectId) -> Vec<MemberId> {
+        placement::electorate(self.current(), object)
+    }
+
+    /// The replicas of an object of `namespace`, the preferred coordinator first.
+    pub fn replicas(&self, namespace: NamespaceId, object: ObjectId) -> Vec<MemberId> {
+        if namespace == NamespaceId::resources(self.cluster) {
+            self.voters(object)
+        } else {
+            placement::replicas(self.current(), object)
+        }
+    }
+
+    /// The hash of the newest voters entry.
+    pub fn voters_hash(&self) -> Hash {
+        self.head(Chain::Voters)
     }
 
     fn check_votes(&self, decided: &Decided) -> Result<(), ConfigError> {

@@ -55,6 +55,11 @@ pub enum InvalidPast {
 }
 
 impl Past {
+    /// Whether there is no event in it.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The past of something that descends from nothing.
     pub fn new() -> Self {
         Self::default()

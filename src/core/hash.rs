@@ -26,6 +26,8 @@ pub enum Context {
     Entry,
     /// The score of a member for an object.
     Placement,
+    /// A register's state.
+    Register,
 }
 
 impl Context {
@@ -38,6 +40,7 @@ impl Context {
             Context::Inner => "tanist v1 merkle inner node",
             Context::Entry => "tanist v1 configuration entry",
             Context::Placement => "tanist v1 placement",
+            Context::Register => "tanist v1 register state",
         }
     }
 }

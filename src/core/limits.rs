@@ -42,6 +42,14 @@ pub const POLICY_ITEMS: usize = 4096;
 pub const LIST_PAGE: usize = 1000;
 /// Operations that a node is in the middle of at most; past it requests are answered `Overloaded`.
 pub const OPERATIONS: usize = 16_384;
+/// Writes of a register that its state remembers: what became of them can be told exactly.
+pub const RECENT: usize = 32;
+/// Writes that a register's state forbids at most.
+pub const VOID: usize = 32;
+/// The shortest lease of a tenure, in milliseconds.
+pub const LEASE_MIN_MS: u32 = 1_000;
+/// The longest lease of a tenure, in milliseconds.
+pub const LEASE_MAX_MS: u32 = 300_000;
 /// Counters of events and ballots are below this: a claimed one above it is not believed.
 pub const COUNTERS: u64 = 1 << 62;
 /// Counters that a node reserves durably at a time.

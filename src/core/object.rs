@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::hash::{Context, Hash, id};
+use super::identity::ClusterId;
 use super::limits;
 
 id!(
@@ -15,6 +16,16 @@ id!(
     /// One key of one namespace: the hash of both.
     ObjectId, 32
 );
+
+impl NamespaceId {
+    /// The namespace of a cluster's resources: every resource is a register in it, and nothing else is.
+    ///
+    /// It has the cluster's id, the hash of the founding entry, so no entry of the policy chain can
+    /// create a namespace with the same one.
+    pub fn resources(cluster: ClusterId) -> Self {
+        NamespaceId(cluster.0)
+    }
+}
 
 impl ObjectId {
     /// The object that `key` names in `namespace`.

@@ -34,6 +34,14 @@ pub fn replicas(voters: &Voters, object: ObjectId) -> Vec<MemberId> {
     chosen
 }
 
+/// The electorate in the order in which it is asked about `object`, a resource.
+pub fn electorate(voters: &Voters, object: ObjectId) -> Vec<MemberId> {
+    let mut ranked: Vec<(Hash, MemberId)> =
+        voters.electorate.iter().map(|id| (Hash::of(Context::Placement, &(id, object)), *id)).collect();
+    ranked.sort_by_key(|ranked| std::cmp::Reverse(*ranked));
+    ranked.into_iter().map(|(_, id)| id).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::chain::{ConfigChange, Entry, Grant, NamespacePolicy, Rights};
-use super::identity::PublicKey;
+use super::chain::{ConfigChange, Entry, Grant, Mode, NamespacePolicy, Rights};
+use super::identity::{ClusterId, PublicKey};
 use super::limits;
 use super::object::{Key, NamespaceId, NamespaceName};
 
@@ -18,6 +18,8 @@ pub struct Namespace {
     pub id: NamespaceId,
     /// Its policy.
     pub policy: NamespacePolicy,
+    /// The resource whose owner alone may write, from the birth of every key on.
+    pub owned_by: Option<Key>,
     /// The revision that created it.
     pub created: u64,
     /// The revision that dropped it.
@@ -47,9 +49,10 @@ struct Term {
 }
 
 /// The policy chain, applied.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     revision: u64,
+    resources: NamespaceId,
     namespaces: BTreeMap<NamespaceId, Namespace>,
     grants: Vec<Term>,
 }
@@ -75,6 +78,12 @@ pub enum PolicyError {
     /// The quorum cannot be met.
     #[error("a write quorum is 1 to the number of replicas")]
     Quorum,
+    /// Registers are agreed on by majorities.
+    #[error("a linearizable namespace takes no write quorum: a majority always decides")]
+    RegisterQuorum,
+    /// A fence and "nothing acknowledged is lost" contradict each other without agreement.
+    #[error("only a linearizable namespace is owned by a resource")]
+    OwnedSiblings,
     /// A change that belongs to another chain, or a prefix no key can have.
     #[error("not a change of the policy chain")]
     NotPolicy,
@@ -82,9 +91,14 @@ pub enum PolicyError {
 
 impl Policy {
     /// The policy before the first entry: the grants of the founding entry.
-    pub fn founding(grants: &[Grant]) -> Self {
+    pub fn founding(cluster: ClusterId, grants: &[Grant]) -> Self {
         let grants = grants.iter().map(|g| Term { grant: g.clone(), added: 0, removed: None }).collect();
-        Policy { revision: 0, namespaces: BTreeMap::new(), grants }
+        Policy {
+            revision: 0,
+            resources: NamespaceId::resources(cluster),
+            namespaces: BTreeMap::new(),
+            grants,
+        }
     }
 
     /// The newest revision.
@@ -121,9 +135,10 @@ impl Policy {
         rights: Rights,
         revision: u64,
     ) -> bool {
-        let existed = self.namespaces.get(&namespace).is_some_and(|namespace| {
-            namespace.created <= revision && namespace.dropped.is_none_or(|dropped| revision < dropped)
-        });
+        let existed = namespace == self.resources
+            || self.namespaces.get(&namespace).is_some_and(|namespace| {
+                namespace.created <= revision && namespace.dropped.is_none_or(|dropped| revision < dropped)
+            });
         existed
             && self.held(author, revision).any(|grant| {
                 grant.namespace.is_none_or(|granted| granted == namespace)
@@ -154,7 +169,7 @@ impl Policy {
     /// Whether `entry` could be the next entry, without applying it.
     pub fn check(&self, entry: &Entry, replicas: usize) -> Result<(), PolicyError> {
         match &entry.change {
-            ConfigChange::CreateNamespace(policy) => {
+            ConfigChange::CreateNamespace(policy) | ConfigChange::CreateOwnedNamespace(policy, _) => {
                 if self.namespace(&policy.name).is_some() {
                     return Err(PolicyError::NameTaken(policy.name.clone()));
                 }
@@ -164,14 +179,22 @@ impl Policy {
                 if policy.write_quorum.is_some_and(|w| w == 0 || usize::from(w) > replicas) {
                     return Err(PolicyError::Quorum);
                 }
-                Ok(())
+                let owned = matches!(entry.change, ConfigChange::CreateOwnedNamespace(..));
+                match policy.mode {
+                    Mode::Siblings if owned => Err(PolicyError::OwnedSiblings),
+                    Mode::Linearizable if policy.write_quorum.is_some() => Err(PolicyError::RegisterQuorum),
+                    _ => Ok(()),
+                }
             }
             ConfigChange::DropNamespace(id) => {
                 let live = self.namespaces.get(id).is_some_and(|namespace| namespace.dropped.is_none());
                 if live { Ok(()) } else { Err(PolicyError::NoSuchNamespace) }
             }
             ConfigChange::AddGrant(grant) => {
-                if grant.namespace.is_some_and(|id| !self.namespaces.contains_key(&id)) {
+                if grant
+                    .namespace
+                    .is_some_and(|id| id != self.resources && !self.namespaces.contains_key(&id))
+                {
                     return Err(PolicyError::NoSuchNamespace);
                 }
                 if grant.prefix.len() > limits::KEY_LEN {
@@ -202,9 +225,10 @@ impl Policy {
         self.revision = entry.number;
         match &entry.change {
             ConfigChange::CreateNamespace(policy) => {
-                let id = NamespaceId(entry.hash().0);
-                let policy = policy.clone();
-                self.namespaces.insert(id, Namespace { id, policy, created: entry.number, dropped: None });
+                self.create(entry, policy, None);
+            }
+            ConfigChange::CreateOwnedNamespace(policy, resource) => {
+                self.create(entry, policy, Some(resource.clone()));
             }
             ConfigChange::DropNamespace(id) => {
                 if let Some(namespace) = self.namespaces.get_mut(id) {
@@ -223,6 +247,13 @@ impl Policy {
             ConfigChange::Voters(_) | ConfigChange::AdvanceEpoch => {}
         }
         Ok(())
+    }
+
+    fn create(&mut self, entry: &Entry, policy: &NamespacePolicy, owned_by: Option<Key>) {
+        let id = NamespaceId(entry.hash().0);
+        let policy = policy.clone();
+        let namespace = Namespace { id, policy, owned_by, created: entry.number, dropped: None };
+        self.namespaces.insert(id, namespace);
     }
 
     fn held<'a>(&'a self, author: &'a PublicKey, revision: u64) -> impl Iterator<Item = &'a Grant> {

@@ -18,6 +18,14 @@ use super::limits;
 const BATCH: &[u8] = b"tanist v1 batch signature\0";
 /// The start of what a vote's signature signs.
 pub(crate) const VOTE: &[u8] = b"tanist v1 vote\0";
+/// The start of what a vote for a tenure signs.
+pub(crate) const TENURE_VOTE: &[u8] = b"tanist v1 tenure vote\0";
+/// The start of what a tenure key signs to stay owner.
+pub(crate) const RENEWAL: &[u8] = b"tanist v1 renewal\0";
+/// The start of what a tenure key signs under a fenced write.
+pub(crate) const FENCE: &[u8] = b"tanist v1 fence\0";
+/// The start of what a tenure key signs to seal a key.
+pub(crate) const SEAL: &[u8] = b"tanist v1 seal\0";
 
 /// A signature over a batch, and one item's path to its root.
 ///

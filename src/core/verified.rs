@@ -3,21 +3,24 @@
 //! Only this file makes a [`Verified`]. Signatures, membership, the author's right and the value's
 //! hash are checked on every way in, whoever carries it: a client, a peer's replication, a repair.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use super::certificate::{NotProven, Proven, prove};
 use super::chain::{Chain, Mode, Rights};
 use super::cluster::Configuration;
 use super::hash::Hash;
-use super::identity::{ClusterId, PublicKey};
+use super::identity::{ClusterId, PublicKey, Signature};
 use super::limits;
 use super::object::{Key, NamespaceId, ObjectId};
+use super::register::RegisterState;
 use super::signature::Proof;
 use super::stamp::{SignedStamp, Stamp};
+use super::tenure::{NotATenure, Renewal, Seal, Tenure, TenureProof, check_tenure, verifies_fence};
 use super::version::{SignedWrite, Version};
-use super::write::Write;
+use super::write::{Fence, Write, WriteId};
 
 /// A value that passed the gate, and the configuration it was judged by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,12 +62,30 @@ pub struct Submission {
     pub presented: Vec<Arc<SignedStamp>>,
 }
 
+/// What a candidate submits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Campaign {
+    /// The write that makes the tenure, and its value.
+    pub submission: Submission,
+    /// The tenure.
+    pub tenure: Tenure,
+}
+
 /// A version with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copy {
     /// The version, with at least one stamp.
     pub version: Version,
     /// Its value; empty for a deletion.
+    pub value: Bytes,
+}
+
+/// A register's state with the value of its version.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The state.
+    pub state: RegisterState,
+    /// The value of its version; empty for a deletion, and without a version.
     pub value: Bytes,
 }
 
@@ -107,6 +128,27 @@ pub enum Rejection {
     /// A fence in a namespace that takes none.
     #[error("only linearizable namespaces take fenced writes")]
     Fenced,
+    /// Presented stamps for a register, which needs none, or a stamp with a past in one.
+    #[error("versions of registers have no past")]
+    Past,
+    /// A fenced write, seal or resignation whose tenure is not known here and was not proved.
+    #[error("the tenure it is fenced by is not known here")]
+    NeedsTenure,
+    /// A tenure that the votes do not prove.
+    #[error("the tenure is not proved: {0}")]
+    NotProven(#[from] NotProven),
+    /// The fence is not signed by the tenure's key, or names another resource or term than the tenure.
+    #[error("the fence does not fit the tenure it names")]
+    Fence,
+    /// A write that does not make the tenure it carries.
+    #[error(transparent)]
+    Tenure(#[from] NotATenure),
+    /// A tenure of another recovery number than the cluster's.
+    #[error("the term is of another recovery of the cluster")]
+    Recovery,
+    /// Not signed by the tenure key that is shown.
+    #[error("a renewal is not signed by its tenure's key")]
+    Renewal,
     /// A stamp names a newer configuration than this side knows: fetch it, then judge.
     #[error("a stamp names entry {number} of the {chain:?} chain, which is not known here yet")]
     NeedsEntry {
@@ -128,10 +170,14 @@ pub struct RootCache(Mutex<Roots>);
 struct Roots {
     known: BTreeSet<(PublicKey, Hash)>,
     order: VecDeque<(PublicKey, Hash)>,
+    /// Tenures that were proved, by id, and the order in which they were.
+    tenures: BTreeMap<WriteId, Proven>,
+    proved: VecDeque<WriteId>,
 }
 
 impl RootCache {
     const CAPACITY: usize = 8192;
+    const TENURES: usize = 4096;
 
     /// Whether `proof` is `key`'s over `leaf`, by memory or by verifying.
     pub fn verifies(&self, proof: &Proof, key: &PublicKey, cluster: ClusterId, leaf: Hash) -> bool {
@@ -160,6 +206,35 @@ impl RootCache {
         verifies
     }
 
+    /// What is proved of a tenure: by memory, or by the proof that came along.
+    fn tenure(
+        &self,
+        id: WriteId,
+        proof: Option<&TenureProof>,
+        config: &Configuration,
+    ) -> Result<Proven, Rejection> {
+        if let Some(proven) = self.lock().tenures.get(&id) {
+            return Ok(proven.clone());
+        }
+        let proof = proof.filter(|proof| proof.signed.id() == id).ok_or(Rejection::NeedsTenure)?;
+        let proven = match prove(proof, config) {
+            Err(NotProven::Epoch(number)) if number > config.config_epoch() => {
+                return Err(Rejection::NeedsEntry { chain: Chain::Voters, number });
+            }
+            other => other?,
+        };
+        let mut roots = self.lock();
+        if roots.tenures.insert(id, proven.clone()).is_none() {
+            roots.proved.push_back(id);
+        }
+        if roots.proved.len() > Self::TENURES
+            && let Some(oldest) = roots.proved.pop_front()
+        {
+            roots.tenures.remove(&oldest);
+        }
+        Ok(proven)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Roots> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,18 +253,26 @@ impl<'a> Verifier<'a> {
         Verifier { config, cache }
     }
 
-    /// Judges a client's submission by the newest policy.
-    pub fn submission(&self, submission: Submission) -> Result<Verified<Submission>, Rejection> {
+    /// Judges a client's submission by the newest policy. `proof` proves the tenure that it is fenced by.
+    pub fn submission(
+        &self,
+        submission: Submission,
+        proof: Option<&TenureProof>,
+    ) -> Result<Verified<Submission>, Rejection> {
         let write = submission.signed.write();
-        self.namespace(write.namespace, Mode::Siblings)?;
-        if write.fence.is_some() || submission.signed.fence().is_some() {
+        let mode = self.mode(write.namespace)?;
+        if mode == Mode::Siblings && (write.fence.is_some() || submission.signed.fence().is_some()) {
             return Err(Rejection::Fenced);
+        }
+        if mode == Mode::Linearizable && !submission.presented.is_empty() {
+            return Err(Rejection::Past);
         }
         let revision = self.config.policy().revision();
         if !self.may_write(write, revision) {
             return Err(Rejection::NoRight);
         }
         self.signed(&submission.signed, &submission.value)?;
+        self.fence(&submission.signed, proof)?;
         if submission.presented.len() > write.parents.len() * limits::STAMPS {
             return Err(Rejection::StampObject);
         }
@@ -202,9 +285,115 @@ impl<'a> Verifier<'a> {
         Ok(Verified::new(submission, self.config))
     }
 
+    /// Judges a campaign by the newest policy. `proof` proves the tenure that a resignation ends.
+    pub fn campaign(
+        &self,
+        signed: Arc<SignedWrite>,
+        value: Bytes,
+        proof: Option<&TenureProof>,
+    ) -> Result<Verified<Campaign>, Rejection> {
+        let tenure = Tenure::decode(&value).map_err(|_| Rejection::Value)?;
+        check_tenure(&signed, &tenure)?;
+        if tenure.term.recovery != self.config.current().recovery {
+            return Err(Rejection::Recovery);
+        }
+        if !self.may_write(signed.write(), self.config.policy().revision()) {
+            return Err(Rejection::NoRight);
+        }
+        self.signed(&signed, &value)?;
+        self.fence(&signed, proof)?;
+        let submission = Submission { signed, value, presented: Vec::new() };
+        Ok(Verified::new(Campaign { submission, tenure }, self.config))
+    }
+
+    /// Judges a seal: the tenure's key signed it, and `sealer`, the key of the connection, may write.
+    pub fn seal(
+        &self,
+        seal: Seal,
+        signature: &Signature,
+        sealer: &PublicKey,
+        proof: Option<&TenureProof>,
+    ) -> Result<Verified<Seal>, Rejection> {
+        if self.mode(seal.namespace)? != Mode::Linearizable {
+            return Err(Rejection::Mode);
+        }
+        if seal.cluster != self.config.cluster() {
+            return Err(Rejection::Cluster);
+        }
+        let policy = self.config.policy();
+        let both = Rights { read: true, write: true, elect: false };
+        if !policy.allowed(sealer, seal.namespace, &seal.key, both, policy.revision()) {
+            return Err(Rejection::NoRight);
+        }
+        let key = self.tenure_key(&seal.fence, proof)?;
+        if !seal.verifies(&key, signature) {
+            return Err(Rejection::Fence);
+        }
+        Ok(Verified::new(seal, self.config))
+    }
+
+    /// Judges a heartbeat: `key` signed it. Whether that is the tenure's key, only a voter can tell.
+    pub fn renewal(
+        &self,
+        renewal: Renewal,
+        key: PublicKey,
+        signature: &Signature,
+    ) -> Result<Verified<(Renewal, PublicKey)>, Rejection> {
+        if renewal.cluster != self.config.cluster() {
+            return Err(Rejection::Cluster);
+        }
+        if !renewal.verifies(&key, signature) {
+            return Err(Rejection::Renewal);
+        }
+        Ok(Verified::new((renewal, key), self.config))
+    }
+
+    /// Judges a write whose verdict is asked for: its author signed it for this cluster.
+    pub fn asked(&self, signed: &SignedWrite) -> Result<(), Rejection> {
+        let write = signed.write();
+        if write.cluster != self.config.cluster() {
+            return Err(Rejection::Cluster);
+        }
+        if self.mode(write.namespace)? != Mode::Linearizable {
+            return Err(Rejection::Mode);
+        }
+        if self.cache.verifies(signed.proof(), &write.author, write.cluster, signed.id().into()) {
+            Ok(())
+        } else {
+            Err(Rejection::AuthorSignature)
+        }
+    }
+
+    /// Judges a register's state from another node by the configurations its stamp names. Its fence
+    /// was judged by the node that took the write: nobody else needs the tenure's proof.
+    pub fn held(&self, held: Held) -> Result<Verified<Held>, Rejection> {
+        match &held.state.version {
+            None if held.value.is_empty() => {}
+            None => return Err(Rejection::Value),
+            Some(version) => {
+                let past = |stamp: &Stamp| !stamp.past.is_empty() || stamp.previous + 1 != stamp.counter;
+                if version.stamps.iter().any(|stamp| past(stamp.stamp())) {
+                    return Err(Rejection::Past);
+                }
+                if !self.is_register(version.write().namespace) {
+                    return Err(Rejection::Mode);
+                }
+                self.version(version, &held.value)?;
+            }
+        }
+        Ok(Verified::new(held, self.config))
+    }
+
     /// Judges a version from another node by the configurations its stamps name.
     pub fn copy(&self, copy: Copy) -> Result<Verified<Copy>, Rejection> {
-        let version = &copy.version;
+        if self.is_register(copy.version.write().namespace) {
+            return Err(Rejection::Mode);
+        }
+        self.version(&copy.version, &copy.value)?;
+        Ok(Verified::new(copy, self.config))
+    }
+
+    fn version(&self, version: &Version, value: &Bytes) -> Result<(), Rejection> {
         if version.stamps.is_empty() {
             return Err(Rejection::NoStamp);
         }
@@ -218,8 +407,7 @@ impl<'a> Verifier<'a> {
                 return Err(Rejection::NoRight);
             }
         }
-        self.signed(&version.signed, &copy.value)?;
-        Ok(Verified::new(copy, self.config))
+        self.signed(&version.signed, value)
     }
 
     /// Judges evidence: two different statements of one actor about one event, both signed.
@@ -231,9 +419,9 @@ impl<'a> Verifier<'a> {
         self.stamp(second, second.stamp().object)
     }
 
-    /// Whether `reader` may read `key` now; in a namespace that exists and has `mode`.
+    /// Whether `reader` may read `key` now; in a namespace that exists.
     pub fn reader(&self, reader: &PublicKey, namespace: NamespaceId, key: &Key) -> Result<(), Rejection> {
-        self.namespace(namespace, Mode::Siblings)?;
+        self.mode(namespace)?;
         let policy = self.config.policy();
         if policy.allowed(reader, namespace, key, Rights::READ, policy.revision()) {
             Ok(())
@@ -242,17 +430,54 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn namespace(&self, id: NamespaceId, mode: Mode) -> Result<(), Rejection> {
+    /// The mode of a namespace that exists now.
+    pub fn mode(&self, id: NamespaceId) -> Result<Mode, Rejection> {
+        if id == NamespaceId::resources(self.config.cluster()) {
+            return Ok(Mode::Linearizable);
+        }
         let namespace = self.config.policy().namespace_by_id(id).filter(|n| n.dropped.is_none());
-        match namespace {
-            None => Err(Rejection::UnknownNamespace),
-            Some(namespace) if namespace.policy.mode != mode => Err(Rejection::Mode),
-            Some(_) => Ok(()),
+        namespace.map(|namespace| namespace.policy.mode).ok_or(Rejection::UnknownNamespace)
+    }
+
+    /// Whether the keys of a namespace, dropped or not, are registers.
+    fn is_register(&self, id: NamespaceId) -> bool {
+        id == NamespaceId::resources(self.config.cluster())
+            || self
+                .config
+                .policy()
+                .namespace_by_id(id)
+                .is_some_and(|namespace| namespace.policy.mode == Mode::Linearizable)
+    }
+
+    /// Whether the author had the right that this write needs: to elect, if it makes a tenure.
+    fn may_write(&self, write: &Write, revision: u64) -> bool {
+        let elects = write.namespace == NamespaceId::resources(self.config.cluster());
+        let right = if elects { Rights::ELECT } else { Rights::WRITE };
+        self.config.policy().allowed(&write.author, write.namespace, &write.key, right, revision)
+    }
+
+    /// Judges the fence of a write, if it has one.
+    fn fence(&self, signed: &SignedWrite, proof: Option<&TenureProof>) -> Result<(), Rejection> {
+        let (fence, signature) = match (&signed.write().fence, signed.fence()) {
+            (None, None) => return Ok(()),
+            (Some(fence), Some(signature)) => (fence, signature),
+            _ => return Err(Rejection::Fence),
+        };
+        let key = self.tenure_key(fence, proof)?;
+        if verifies_fence(&key, self.config.cluster(), signed.id(), signature) {
+            Ok(())
+        } else {
+            Err(Rejection::Fence)
         }
     }
 
-    fn may_write(&self, write: &Write, revision: u64) -> bool {
-        self.config.policy().allowed(&write.author, write.namespace, &write.key, Rights::WRITE, revision)
+    /// The key of the tenure that a fence names, if the fence says the truth about it.
+    fn tenure_key(&self, fence: &Fence, proof: Option<&TenureProof>) -> Result<PublicKey, Rejection> {
+        let proven = self.cache.tenure(fence.tenure, proof, self.config)?;
+        match proven.key {
+            Some(key) if proven.resource == fence.resource && proven.term == fence.term => Ok(key),
+            _ => Err(Rejection::Fence),
+        }
     }
 
     fn signed(&self, signed: &SignedWrite, value: &Bytes) -> Result<(), Rejection> {

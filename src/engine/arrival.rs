@@ -3,19 +3,27 @@
 //! This is the expensive part (signatures, hashes), so it runs off the engine's thread. A version
 //! that does not pass is left out and counted; the rest of its message goes on.
 
+use std::sync::Arc;
+
 use super::Input;
-use crate::core::chain::{Chain, Rights, SignedEntry};
+use crate::core::chain::{Ballot, Chain, Rights, SignedEntry};
 use crate::core::cluster::Configuration;
+use crate::core::hash::Hash;
 use crate::core::identity::{MemberId, PublicKey};
 use crate::core::limits;
 use crate::core::object::{Key, NamespaceId};
-use crate::core::verified::{Copy, Rejection, RootCache, Submission, Verified, Verifier};
-use crate::core::version::Version;
-use crate::core::write::WriteId;
+use crate::core::register::RegisterState;
+use crate::core::tenure::{Renewal, Seal, SignedVote};
+use crate::core::verified::{Campaign, Copy, Held, Rejection, RootCache, Submission, Verified, Verifier};
+use crate::core::version::{SignedWrite, Version};
+use crate::core::write::{Write, WriteId};
 use crate::wire::client::{AskConfig, AskOutcome, Failure, List, OnConflict, Read, ReadValue};
 use crate::wire::frame::Frame;
 use crate::wire::peer::{
     Accept, Accepted, Evidence, Forward, Forwarded, Known, Learn, Prepare, Promise, Recall, Recalled,
+};
+use crate::wire::register::{
+    AcceptedRegister, AskRegister, ChosenRegister, PrepareRegister, Promised, Shown,
 };
 use crate::wire::registry::{self, MessageError, PeerMessage, Reply};
 use crate::wire::values::Values;
@@ -43,6 +51,28 @@ pub enum Ask {
         /// Whether a refusal may show the current versions.
         may_read: bool,
     },
+    /// What became of a write to a register.
+    Verdict {
+        /// The write.
+        signed: Arc<SignedWrite>,
+        /// Whether to decide that it is never applied, if nothing is decided yet.
+        forbid: bool,
+        /// Whether the answer may show the current version.
+        may_read: bool,
+    },
+    /// To seal a register.
+    Seal(Verified<Seal>),
+    /// To have a tenure chosen.
+    Campaign {
+        /// The tenure.
+        campaign: Verified<Campaign>,
+        /// Whether to run a full round even if it is the current one.
+        afresh: bool,
+    },
+    /// Who owns a resource.
+    Observe(Key),
+    /// To hear an owner.
+    Renew(Verified<(Renewal, PublicKey)>),
     /// To read a key.
     Read(Read),
     /// To read a version's value.
@@ -100,6 +130,80 @@ pub enum Message {
     Config(crate::wire::client::Config),
     /// Evidence against an actor, both stamps verified.
     Evidence(Evidence),
+    /// Registers, phase 1.
+    PrepareRegister(PrepareRegister),
+    /// Its answer.
+    PromisedRegister(RegisterPromise),
+    /// Registers, phase 2.
+    AcceptRegister(RegisterAccept),
+    /// Its answer.
+    AcceptedRegister(AcceptedRegister),
+    /// What is accepted?
+    AskRegister(AskRegister),
+    /// Its answer.
+    ShowRegister(RegisterShow),
+    /// A register's ballot was chosen.
+    ChosenRegister(ChosenRegister),
+}
+
+/// A checked [`crate::wire::register::PromisedRegister`].
+#[derive(Debug, Clone)]
+pub struct RegisterPromise {
+    /// The request's.
+    pub operation: u64,
+    /// The ballot that was asked for.
+    pub ballot: Ballot,
+    /// Promised, with what was accepted before; or not.
+    pub answer: Answer,
+}
+
+/// A checked [`crate::wire::register::Promised`].
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// Promised, with what was accepted before.
+    Yes(Option<(Ballot, Verified<Held>)>),
+    /// This ballot, or a higher one, was promised before.
+    Higher(Ballot),
+    /// A lease runs for so many milliseconds more.
+    Running(u64),
+    /// The acceptor takes no part.
+    Abstains,
+}
+
+/// A checked [`crate::wire::register::AcceptRegister`].
+#[derive(Debug, Clone)]
+pub struct RegisterAccept {
+    /// Repeated in the answer.
+    pub operation: u64,
+    /// Where.
+    pub namespace: NamespaceId,
+    /// What.
+    pub key: Key,
+    /// The ballot.
+    pub ballot: Ballot,
+    /// The proposer's next ballot.
+    pub next: Option<Ballot>,
+    /// The highest ballot that is known to be chosen.
+    pub chosen: Option<Ballot>,
+    /// The state and the value of its version.
+    pub held: Verified<Held>,
+}
+
+/// A checked [`crate::wire::register::ShowRegister`].
+#[derive(Debug, Clone)]
+pub struct RegisterShow {
+    /// The request's.
+    pub operation: u64,
+    /// At which ballot; absent, if nothing was accepted yet.
+    pub ballot: Option<Ballot>,
+    /// The hash of the state.
+    pub hash: Hash,
+    /// The state, unless its hash is the known one.
+    pub held: Option<Verified<Held>>,
+    /// The vote for a tenure.
+    pub vote: Option<SignedVote>,
+    /// How long the lease of the tenure still runs there.
+    pub left_ms: u64,
 }
 
 /// A checked [`crate::wire::peer::Exchange`].
@@ -173,7 +277,8 @@ pub fn request(
                 _ => return Err(Failure::Malformed("a write carries one value at most".to_owned())),
             };
             let submission = Submission { signed: submit.signed, value, presented: submit.presented };
-            let submission = verifier.submission(submission).map_err(failure(config, namespace))?;
+            let proof = submit.tenure.as_deref();
+            let submission = verifier.submission(submission, proof).map_err(failure(config, namespace))?;
             let may_read = reader(namespace, &submission.get().signed.write().key).is_ok();
             Ask::Submit { submission, on_conflict: submit.on_conflict, may_read }
         }
@@ -213,6 +318,38 @@ pub fn request(
                 return Err(Failure::NotBuilt("changing the membership".to_owned()));
             }
             Ask::Propose(Box::new(propose.signed))
+        }
+        registry::Request::AskVerdict(ask) => {
+            let write = ask.signed.write();
+            let (namespace, key) = (write.namespace, &write.key);
+            verifier.asked(&ask.signed).map_err(failure(config, namespace))?;
+            let policy = config.policy();
+            let writes = policy.allowed(&client, namespace, key, Rights::WRITE, policy.revision());
+            let may_read = reader(namespace, key).is_ok();
+            if !(writes || may_read && !ask.forbid) {
+                return Err(Failure::Denied("no grant allows this".to_owned()));
+            }
+            Ask::Verdict { signed: ask.signed, forbid: ask.forbid, may_read }
+        }
+        registry::Request::Seal(ask) => {
+            let namespace = ask.seal.namespace;
+            let seal = verifier.seal(ask.seal, &ask.signature, &client, ask.tenure.as_deref());
+            Ask::Seal(seal.map_err(failure(config, namespace))?)
+        }
+        registry::Request::Campaign(ask) => {
+            let value = ask.value.into_vec().pop().unwrap_or_default();
+            let campaign = verifier.campaign(ask.signed, value, ask.tenure.as_deref());
+            let resources = NamespaceId::resources(config.cluster());
+            let campaign = campaign.map_err(failure(config, resources))?;
+            Ask::Campaign { campaign, afresh: ask.afresh }
+        }
+        registry::Request::Observe(ask) => {
+            reader(NamespaceId::resources(config.cluster()), &ask.resource)?;
+            Ask::Observe(ask.resource)
+        }
+        registry::Request::Renew(ask) => {
+            let renewal = verifier.renewal(ask.renewal, ask.key, &ask.signature);
+            Ask::Renew(renewal.map_err(failure(config, NamespaceId::resources(config.cluster())))?)
         }
         registry::Request::AskConfig(ask) => Ask::Config(ask),
         registry::Request::AskStatus(_) => Ask::Status,
@@ -275,6 +412,52 @@ pub fn message(
             }
             Message::Evidence(m)
         }
+        PeerMessage::PrepareRegister(m) => Message::PrepareRegister(m),
+        PeerMessage::PromisedRegister(m) => {
+            let answer = match m.answer {
+                Promised::Yes(None) => Some(Answer::Yes(None)),
+                Promised::Yes(Some((ballot, state))) => sieve
+                    .held(state, m.value, m.namespace, &m.key)
+                    .map(|held| Answer::Yes(Some((ballot, held)))),
+                Promised::Higher(ballot) => Some(Answer::Higher(ballot)),
+                Promised::Running(left_ms) => Some(Answer::Running(left_ms)),
+                Promised::Abstains => Some(Answer::Abstains),
+            };
+            let Some(answer) = answer else { return Ok(sieve.nothing(from)) };
+            Message::PromisedRegister(RegisterPromise { operation: m.operation, ballot: m.ballot, answer })
+        }
+        PeerMessage::AcceptRegister(m) => {
+            let Some(held) = sieve.held(m.state, m.value, m.namespace, &m.key) else {
+                return Ok(sieve.nothing(from));
+            };
+            Message::AcceptRegister(RegisterAccept {
+                operation: m.operation,
+                namespace: m.namespace,
+                key: m.key,
+                ballot: m.ballot,
+                next: m.next,
+                chosen: m.chosen,
+                held,
+            })
+        }
+        PeerMessage::AcceptedRegister(m) => Message::AcceptedRegister(m),
+        PeerMessage::AskRegister(m) => Message::AskRegister(m),
+        PeerMessage::ShowRegister(m) => {
+            let Some(shown) = m.shown else { return Ok(sieve.nothing(from)) };
+            let Shown { ballot, hash, state, vote, left_ms } = shown;
+            let held = match state {
+                None => None,
+                Some(state) => {
+                    let same = state.hash() == hash;
+                    let Some(held) = sieve.held(state, m.value, m.namespace, &m.key).filter(|_| same) else {
+                        return Ok(sieve.nothing(from));
+                    };
+                    Some(held)
+                }
+            };
+            Message::ShowRegister(RegisterShow { operation: m.operation, ballot, hash, held, vote, left_ms })
+        }
+        PeerMessage::ChosenRegister(m) => Message::ChosenRegister(m),
     };
     let mut inputs = Vec::new();
     if sieve.is_behind {
@@ -303,6 +486,44 @@ struct Sieve<'a> {
 }
 
 impl Sieve<'_> {
+    /// A register's state with its value, if it passes and is this key's.
+    fn held(
+        &mut self,
+        state: RegisterState,
+        value: Values,
+        namespace: NamespaceId,
+        key: &Key,
+    ) -> Option<Verified<Held>> {
+        let value = value.into_vec();
+        if value.len() != usize::from(state.version.is_some()) {
+            self.rejected.push(Rejection::Value);
+            return None;
+        }
+        let other = |write: &Write| write.namespace != namespace || write.key != *key;
+        if state.version.as_ref().is_some_and(|version| other(version.write())) {
+            self.rejected.push(Rejection::StampObject);
+            return None;
+        }
+        let value = value.into_iter().next().unwrap_or_default();
+        match self.verifier.held(Held { state, value }) {
+            Ok(held) => Some(held),
+            Err(Rejection::NeedsEntry { .. }) => {
+                self.is_behind = true;
+                None
+            }
+            Err(rejection) => {
+                self.rejected.push(rejection);
+                None
+            }
+        }
+    }
+
+    /// What is left of a message that says nothing without what did not pass.
+    fn nothing(self, from: MemberId) -> Checked {
+        let inputs = if self.is_behind { vec![Input::Behind { from }] } else { Vec::new() };
+        Checked { inputs, rejected: self.rejected }
+    }
+
     fn copies(
         &mut self,
         versions: Vec<Version>,
@@ -347,6 +568,7 @@ fn failure(config: &Configuration, namespace: NamespaceId) -> impl Fn(Rejection)
             let mode = config.policy().namespace_by_id(namespace).map(|n| n.policy.mode);
             mode.map_or(Failure::UnknownNamespace, Failure::Mode)
         }
+        Rejection::NeedsTenure => Failure::NeedsTenure,
         // Not the client's fault: this node learns of the entry sooner or later.
         Rejection::NeedsEntry { .. } => Failure::Unavailable(rejection.to_string()),
         other => Failure::Rejected(other.to_string()),

@@ -307,6 +307,10 @@ impl State {
             Ask::Submit { submission, on_conflict, may_read } => {
                 self.submit(step, requester, request, submission, on_conflict, may_read)
             }
+            Ask::Verdict { .. } | Ask::Seal(_) | Ask::Campaign { .. } | Ask::Observe(_) | Ask::Renew(_) => {
+                self.fail(step, requester, Failure::NotBuilt("registers".to_owned()));
+                Ok(())
+            }
             Ask::Read(read) => self.read(step, requester, request, read),
             Ask::ReadValue(read) => self.read_value(step, requester, request, read),
             Ask::Outcome(ask) => self.outcome(step, requester, request, ask),
@@ -356,6 +360,13 @@ impl State {
                 Ok(())
             }
             Message::Prepare(m) => self.prepare(step, from, m),
+            Message::PrepareRegister(_)
+            | Message::PromisedRegister(_)
+            | Message::AcceptRegister(_)
+            | Message::AcceptedRegister(_)
+            | Message::AskRegister(_)
+            | Message::ShowRegister(_)
+            | Message::ChosenRegister(_) => Ok(()),
             Message::Promise(m) => self.promise(step, from, m),
             Message::Accept(m) => self.accept(step, from, m),
             Message::Accepted(m) => self.accepted(step, from, m),

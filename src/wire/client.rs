@@ -8,7 +8,9 @@ use super::values::Values;
 use crate::core::chain::{Chain, Decided, Mode, SignedEntry};
 use crate::core::identity::{Incarnation, MemberId};
 use crate::core::object::{Key, NamespaceId};
+use crate::core::register::Bound;
 use crate::core::stamp::SignedStamp;
+use crate::core::tenure::TenureProof;
 use crate::core::version::{SignedWrite, Version};
 use crate::core::write::WriteId;
 
@@ -19,8 +21,10 @@ pub struct Submit {
     pub signed: Arc<SignedWrite>,
     /// What to do when its parents are not the live versions.
     pub on_conflict: OnConflict,
-    /// Stamps of the parents, on retries too.
+    /// Stamps of the parents, on retries too; none in a linearizable namespace.
     pub presented: Vec<Arc<SignedStamp>>,
+    /// The proof of the tenure that the write is fenced by, for a node that has not seen it yet.
+    pub tenure: Option<Arc<TenureProof>>,
     /// The value; one, or none for a deletion.
     pub value: Values,
 }
@@ -57,6 +61,10 @@ pub enum Submitted {
         /// Replicas that are needed.
         needed: u8,
     },
+    /// It was not applied and never will be: the register is bound to this.
+    Fenced(Bound),
+    /// It can no longer be applied to the register; whether it was is no longer remembered.
+    Forgotten,
 }
 
 /// Read a key.
@@ -289,6 +297,9 @@ pub enum Failure {
     /// This part of the protocol is not built yet.
     #[error("not built yet: {0}")]
     NotBuilt(String),
+    /// The write or seal is fenced by a tenure whose proof is not known to the node: send it along.
+    #[error("the proof of the tenure is not known here: send the certificate along")]
+    NeedsTenure,
 }
 
 impl AskConfig {

@@ -2,6 +2,8 @@
 
 pub mod client;
 pub mod frame;
+pub mod ownership;
 pub mod peer;
+pub mod register;
 pub mod registry;
 pub mod values;

@@ -10,9 +10,14 @@ use super::client::{
     ReadValue, Status, Submit, Submitted, Value, Versions,
 };
 use super::frame::Frame;
+use super::ownership::{Campaign, Campaigned, Observe, Observed, Renew, Renewed};
 use super::peer::{
     Accept, Accepted, Envelope, Evidence, Exchange, Exchanged, Forward, Forwarded, Learn, Prepare, Promise,
     Recall, Recalled,
+};
+use super::register::{
+    AcceptRegister, AcceptedRegister, AskRegister, AskVerdict, ChosenRegister, PrepareRegister,
+    PromisedRegister, Seal, Sealed, ShowRegister, Verdict,
 };
 use super::values::{BodyMismatch, Values};
 use crate::core::codec::{self, DecodeError};
@@ -102,6 +107,11 @@ messages! {
         6 Propose(/** Change the configuration. */);
         7 AskConfig(/** Ask for the configuration. */);
         8 AskStatus(/** Ask how the node is. */);
+        9 AskVerdict(/** Ask what became of a write to a register, or have it forbidden. */);
+        10 Seal(/** Read a register and raise its fence. */);
+        11 Campaign(/** Have a tenure chosen. */) carries value;
+        12 Observe(/** Ask who owns a resource. */);
+        13 Renew(/** Tell a voter that the owner is alive. */);
     }
 }
 
@@ -117,6 +127,11 @@ messages! {
         107 Config(/** Answers `AskConfig`. */);
         108 Status(/** Answers `AskStatus`. */);
         109 Failure(/** Answers any request: nothing was done. */);
+        110 Verdict(/** Answers `AskVerdict`. */);
+        111 Sealed(/** Answers `Seal`. */) carries value;
+        112 Campaigned(/** Answers `Campaign`. */) carries value;
+        113 Observed(/** Answers `Observe`. */) carries value;
+        114 Renewed(/** Answers `Renew`. */);
     }
 }
 
@@ -137,6 +152,13 @@ messages! {
         212 AskConfig(/** Asks for entries of the configuration. */);
         213 Config(/** Answers `AskConfig`. */);
         214 Evidence(/** Two stamps that contradict each other. */);
+        215 PrepareRegister(/** Registers, phase 1. */);
+        216 PromisedRegister(/** Answers `PrepareRegister`. */) carries value;
+        217 AcceptRegister(/** Registers, phase 2. */) carries value;
+        218 AcceptedRegister(/** Answers `AcceptRegister`. */);
+        219 AskRegister(/** Asks what is accepted. */);
+        220 ShowRegister(/** Answers `AskRegister`. */) carries value;
+        221 ChosenRegister(/** A register's ballot was chosen. */);
     }
 }
 

@@ -285,6 +285,7 @@ impl Cluster {
             signed: Arc::new(SignedWrite::new(write, proof, None)),
             on_conflict,
             presented: Vec::new(),
+            tenure: None,
             value: [Bytes::copy_from_slice(value)].into_iter().collect(),
         }
     }

@@ -257,7 +257,7 @@ fn request() -> impl Strategy<Value = Request> {
         any::<bool>().prop_map(|keep| if keep { c::OnConflict::KeepBoth } else { c::OnConflict::Refuse });
     prop_oneof![
         (signed_write(), conflict, stamps(), values()).prop_map(|(signed, on_conflict, presented, value)| {
-            c::Submit { signed, on_conflict, presented, value }.into()
+            c::Submit { signed, on_conflict, presented, tenure: None, value }.into()
         }),
         (place(), any::<(bool, bool)>()).prop_map(|((namespace, key), (local, history))| c::Read {
             namespace,

@@ -128,6 +128,7 @@ impl World {
             signed: Arc::clone(&prepared.signed),
             on_conflict: prepared.on_conflict,
             presented: prepared.presented.clone(),
+            tenure: None,
             value,
         })
     }

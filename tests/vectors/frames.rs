@@ -121,6 +121,7 @@ fn client_messages(world: &World, frames: &mut Frames) {
         signed: sign(&second, &client()),
         on_conflict: c::OnConflict::KeepBoth,
         presented: stamps.clone(),
+        tenure: None,
         value: values(&[b"two"]),
     };
     frames.request("Submit", &submit);

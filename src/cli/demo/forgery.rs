@@ -105,6 +105,7 @@ fn forge(prepared: &Prepared, forgery: Forgery, forger: &Identity) -> Result<Sub
         signed: Arc::new(SignedWrite::new(write, proof, None)),
         on_conflict: OnConflict::Refuse,
         presented: Vec::new(),
+        tenure: None,
         value: [value].into_iter().collect::<Values>(),
     })
 }

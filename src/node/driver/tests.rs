@@ -195,6 +195,7 @@ impl Driven {
             signed: Arc::new(SignedWrite::new(write, proof, None)),
             on_conflict: OnConflict::Refuse,
             presented: Vec::new(),
+            tenure: None,
             value: [Bytes::from_static(b"value")].into_iter().collect(),
         }
     }
