@@ -46,6 +46,9 @@ mod error;
 #[cfg(feature = "client")]
 mod exchange;
 #[cfg(feature = "client")]
+#[allow(dead_code, reason = "its users come next")]
+mod fence;
+#[cfg(feature = "client")]
 mod get;
 #[cfg(feature = "client")]
 mod identity;
@@ -90,6 +93,7 @@ pub use self::{
         AdminError, ConnectError, IdentityError, ListError, OpenError, OutcomeError, ReadError, TicketError,
         Unknown, UpdateError, WriteError,
     },
+    fence::FenceKey,
     get::Get,
     identity::Identity,
     list::{List, Listed, Listing},
