@@ -39,6 +39,11 @@ impl<T> Verified<T> {
         &self.value
     }
 
+    /// A part of what was verified, judged by the same configuration.
+    pub fn map<U>(verified: &Verified<T>, part: impl FnOnce(&T) -> U) -> Verified<U> {
+        Verified { value: part(&verified.value), policy_revision: verified.policy_revision }
+    }
+
     /// What was verified, by value.
     pub fn into_inner(self) -> T {
         self.value

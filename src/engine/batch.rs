@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 
-use super::rows::{self, KeyRow};
+use super::rows::{self, KeyRow, RegisterRow};
 use super::store::{Batch, Change, StoreError, View};
 use crate::core::stamp::SignedStamp;
 
@@ -16,6 +17,8 @@ enum Row {
     Encoded(Bytes),
     /// A key's row, encoded when its batch is closed: only then its stamps are signed.
     Key(Arc<KeyRow>),
+    /// A register's row, encoded when its batch is closed for the same reason.
+    Register(Arc<RegisterRow>),
     /// Two stamps that contradict each other, encoded when the batch is closed for the same reason.
     Evidence(Arc<SignedStamp>, Arc<SignedStamp>),
     /// Deleted.
@@ -28,8 +31,8 @@ struct Cell {
     row: Row,
 }
 
-/// A key's row by its name; nothing in its place if it is gone or does not decode.
-pub type ScannedRow = (Bytes, Option<Arc<KeyRow>>);
+/// A row by its name; nothing in its place if it is gone or does not decode.
+pub type ScannedRow<T> = (Bytes, Option<Arc<T>>);
 
 /// Changes that are not synced yet, each with the number of its batch.
 #[derive(Debug)]
@@ -89,6 +92,7 @@ impl Overlay {
             match &self.cells.get(&key)?.row {
                 Row::Encoded(value) => Some(Change::Put { key, value: value.clone() }),
                 Row::Key(row) => Some(Change::Put { key, value: rows::encode(&**row) }),
+                Row::Register(row) => Some(Change::Put { key, value: rows::encode(&**row) }),
                 Row::Evidence(first, second) => {
                     Some(Change::Put { key, value: rows::encode(&(first, second)) })
                 }
@@ -117,6 +121,7 @@ impl Overlay {
             + match &row {
                 Row::Encoded(bytes) => bytes.len(),
                 Row::Key(row) => row.footprint(),
+                Row::Register(row) => row.footprint(),
                 Row::Evidence(..) | Row::Gone => 256,
             };
         self.changed.insert(key.clone());
@@ -163,7 +168,7 @@ impl<'a> Rows<'a> {
             return Ok(match &cell.row {
                 Row::Encoded(value) => Some(value.clone()),
                 // Rows of these kinds are read by their own means only.
-                Row::Key(_) | Row::Evidence(..) | Row::Gone => None,
+                Row::Key(_) | Row::Register(_) | Row::Evidence(..) | Row::Gone => None,
             });
         }
         self.store.get(key)
@@ -176,7 +181,20 @@ impl<'a> Rows<'a> {
             return match &cell.row {
                 Row::Key(row) => Ok(Arc::clone(row)),
                 Row::Encoded(value) => rows::decode(value).map(Arc::new),
-                Row::Evidence(..) | Row::Gone => Ok(Arc::default()),
+                Row::Register(_) | Row::Evidence(..) | Row::Gone => Ok(Arc::default()),
+            };
+        }
+        self.store.get(key)?.map_or_else(|| Ok(Arc::default()), |bytes| rows::decode(&bytes).map(Arc::new))
+    }
+
+    /// A register's row; an empty one, if there is none.
+    pub fn register_row(&mut self, key: &Bytes) -> Result<Arc<RegisterRow>, StoreError> {
+        if let Some(cell) = self.overlay.cells.get(key) {
+            self.touched = self.touched.max(cell.batch);
+            return match &cell.row {
+                Row::Register(row) => Ok(Arc::clone(row)),
+                Row::Encoded(value) => rows::decode(value).map(Arc::new),
+                Row::Key(_) | Row::Evidence(..) | Row::Gone => Ok(Arc::default()),
             };
         }
         self.store.get(key)?.map_or_else(|| Ok(Arc::default()), |bytes| rows::decode(&bytes).map(Arc::new))
@@ -189,9 +207,35 @@ impl<'a> Rows<'a> {
         prefix: &Bytes,
         after: Option<&Bytes>,
         limit: usize,
-    ) -> Result<Vec<ScannedRow>, StoreError> {
+    ) -> Result<Vec<ScannedRow<KeyRow>>, StoreError> {
+        self.scan(prefix, after, limit, |row| match row {
+            Row::Key(row) => Some(Arc::clone(row)),
+            _ => None,
+        })
+    }
+
+    /// As [`key_rows`](Self::key_rows), of registers.
+    pub fn register_rows(
+        &mut self,
+        prefix: &Bytes,
+        after: Option<&Bytes>,
+        limit: usize,
+    ) -> Result<Vec<ScannedRow<RegisterRow>>, StoreError> {
+        self.scan(prefix, after, limit, |row| match row {
+            Row::Register(row) => Some(Arc::clone(row)),
+            _ => None,
+        })
+    }
+
+    fn scan<T: DeserializeOwned>(
+        &mut self,
+        prefix: &Bytes,
+        after: Option<&Bytes>,
+        limit: usize,
+        unsynced: impl Fn(&Row) -> Option<Arc<T>>,
+    ) -> Result<Vec<ScannedRow<T>>, StoreError> {
         // Rows in the overlay hide those in the store, so a page is taken from the union of both.
-        let mut union: BTreeMap<Bytes, Option<Arc<KeyRow>>> = BTreeMap::new();
+        let mut union: BTreeMap<Bytes, Option<Arc<T>>> = BTreeMap::new();
         for (key, value) in self.store.scan(prefix, after.map(|after| &after[..]), limit)? {
             // A row that does not decode is mended when its key is asked for; a listing goes on without it.
             union.insert(key, rows::decode(&value).ok().map(Arc::new));
@@ -211,9 +255,8 @@ impl<'a> Rows<'a> {
             }
             self.touched = self.touched.max(cell.batch);
             let row = match &cell.row {
-                Row::Key(row) => Some(Arc::clone(row)),
                 Row::Encoded(value) => Some(Arc::new(rows::decode(value)?)),
-                Row::Evidence(..) | Row::Gone => None,
+                row => unsynced(row),
             };
             union.insert(key.clone(), row);
         }
@@ -229,6 +272,12 @@ impl<'a> Rows<'a> {
     /// Stores a key's row.
     pub fn put_key_row(&mut self, key: Bytes, row: Arc<KeyRow>) {
         self.overlay.put(key, Row::Key(row));
+        self.touched = self.overlay.current;
+    }
+
+    /// Stores a register's row.
+    pub fn put_register_row(&mut self, key: Bytes, row: Arc<RegisterRow>) {
+        self.overlay.put(key, Row::Register(row));
         self.touched = self.overlay.current;
     }
 

@@ -7,7 +7,8 @@ use super::operation::Requester;
 use super::rows;
 use super::store::StoreError;
 use crate::core::limits;
-use crate::core::write::Body;
+use crate::core::version::Version;
+use crate::core::write::{Body, WriteId};
 use crate::wire::client::{List, ListedKey, Page};
 
 impl State {
@@ -23,6 +24,40 @@ impl State {
         let prefix = rows::keys(list.namespace, &list.prefix);
         let after: Option<Bytes> = list.after.as_ref().map(|key| rows::key(list.namespace, key));
         let page = step.rows.key_rows(&prefix, after.as_ref(), limit)?;
+        let rows = page.into_iter().map(|(name, row)| {
+            let live = row.map(|row| row.siblings.live().map(in_list).collect()).unwrap_or_default();
+            (name, live)
+        });
+        self.answer_list(step, requester, list.conflicts, limit, rows.collect())
+    }
+
+    /// As [`list`](Self::list), of registers: what is known here to be chosen.
+    pub(super) fn list_registers(
+        &mut self,
+        step: &mut Step<'_>,
+        requester: Requester,
+        list: List,
+    ) -> Result<(), StoreError> {
+        let limit = usize::try_from(list.limit).unwrap_or(usize::MAX).clamp(1, limits::LIST_PAGE);
+        let prefix = rows::registers(list.namespace, &list.prefix);
+        let after: Option<Bytes> = list.after.as_ref().map(|key| rows::register(list.namespace, key));
+        let page = step.rows.register_rows(&prefix, after.as_ref(), limit)?;
+        let rows = page.into_iter().map(|(name, row)| {
+            let state = row.as_ref().and_then(|row| row.chosen());
+            let live = state.and_then(|state| state.version.as_ref()).map(in_list);
+            (name, live.into_iter().collect())
+        });
+        self.answer_list(step, requester, list.conflicts, limit, rows.collect())
+    }
+
+    fn answer_list(
+        &mut self,
+        step: &mut Step<'_>,
+        requester: Requester,
+        conflicts: bool,
+        limit: usize,
+        page: Vec<(Bytes, Vec<InList>)>,
+    ) -> Result<(), StoreError> {
         let mut next = if page.len() == limit {
             page.last().map(|(row, _)| rows::key_of(row)).transpose()?
         } else {
@@ -30,26 +65,13 @@ impl State {
         };
         let mut keys: Vec<ListedKey> = Vec::new();
         let mut room = limits::FRAME_LEN / 2;
-        for (name, row) in page {
-            let Some(row) = row else { continue };
+        for (name, live) in page {
             if room == 0 {
                 next = keys.last().map(|listed| listed.key.clone());
                 break;
             }
-            let live: Vec<_> = row
-                .siblings
-                .live()
-                .map(|version| {
-                    let write = version.write();
-                    let len = match write.body {
-                        Body::Put { len, .. } => Some(len),
-                        Body::Delete => None,
-                    };
-                    (write.generation, version.id(), len)
-                })
-                .collect();
             let deleted = live.iter().all(|(_, _, len)| len.is_none());
-            let wanted = if list.conflicts { live.len() > 1 } else { !deleted };
+            let wanted = if conflicts { live.len() > 1 } else { !deleted };
             if wanted {
                 room = room.saturating_sub(64 + name.len() + 64 * live.len());
                 keys.push(ListedKey { key: rows::key_of(&name)?, live });
@@ -58,4 +80,16 @@ impl State {
         self.reply(step, requester, Page { keys, next });
         Ok(())
     }
+}
+
+/// A live version in a listing: generation, id, bytes of value (absent for a deletion).
+type InList = (u64, WriteId, Option<u64>);
+
+fn in_list(version: &Version) -> InList {
+    let write = version.write();
+    let len = match write.body {
+        Body::Put { len, .. } => Some(len),
+        Body::Delete => None,
+    };
+    (write.generation, version.id(), len)
 }

@@ -9,6 +9,7 @@ use super::chain::Proposals;
 use super::key::At;
 use super::operation::{Operations, Requester};
 use super::recall::Recollection;
+use super::register::Registers;
 use super::rows;
 use super::store::{Batch, StoreError, View};
 use super::{Counters, Effect, Identity, Input, Millis, Timing};
@@ -35,6 +36,8 @@ pub struct Machine {
     held: Vec<(u64, Out)>,
     /// Effects that may leave.
     free: Vec<Out>,
+    /// Requests that leave when the current batch is signed.
+    requests: Vec<Ahead>,
 }
 
 /// Why a machine cannot start.
@@ -59,9 +62,13 @@ pub(super) struct State {
     pub(super) up: BTreeSet<MemberId>,
     pub(super) operations: Operations,
     pub(super) proposals: Proposals,
+    pub(super) registers: Registers,
     pub(super) recollection: Recollection,
     pub(super) equivocators: BTreeSet<ActorId>,
     pub(super) counters: Counters,
+    /// When the current batch got its first change, and when that was of the batch in flight.
+    changed_since: Option<Millis>,
+    in_flight_since: Option<Millis>,
     /// The next event or ballot number, and the end of those reserved durably.
     next_counter: u64,
     reserved: u64,
@@ -75,6 +82,16 @@ pub(super) struct State {
 pub(super) struct Step<'a> {
     pub(super) rows: Rows<'a>,
     out: Vec<Out>,
+    requests: Vec<Ahead>,
+}
+
+/// A request: it may leave ahead of the batch that its step wrote into.
+struct Ahead {
+    /// The batch that it rests on.
+    after: u64,
+    /// Whether it bears a stamp that is signed when the current batch is closed.
+    signed: bool,
+    out: Out,
 }
 
 /// What a step lets out, as it is until it leaves.
@@ -135,6 +152,9 @@ impl Machine {
             up: BTreeSet::new(),
             operations,
             proposals: Proposals::new(now),
+            registers: Registers::new(now),
+            changed_since: None,
+            in_flight_since: None,
             recollection,
             equivocators,
             counters: Counters::default(),
@@ -146,13 +166,14 @@ impl Machine {
             identity,
         };
         let free = vec![Out::Effect(Effect::Configured(Arc::clone(&state.config)))];
-        Ok(Machine { state, overlay: Overlay::new(last), held: Vec::new(), free })
+        Ok(Machine { state, overlay: Overlay::new(last), held: Vec::new(), free, requests: Vec::new() })
     }
 
     /// Takes one input. An error means that the store cannot be trusted: end the process.
     pub fn step(&mut self, now: Millis, input: Input, view: &dyn View) -> Result<(), StoreError> {
         self.state.now = self.state.now.max(now);
-        let mut step = Step { rows: Rows::new(view, &mut self.overlay), out: Vec::new() };
+        let mut step =
+            Step { rows: Rows::new(view, &mut self.overlay), out: Vec::new(), requests: Vec::new() };
         match input {
             Input::Request { token, request } => {
                 self.state.request(&mut step, Requester::Client(token), request)?;
@@ -166,6 +187,7 @@ impl Machine {
                 self.state.recall_from(&mut step, peer);
                 self.state.resume_mending(&mut step)?;
                 self.state.resume_with(&mut step, peer)?;
+                self.state.resume_registers(&mut step, peer);
             }
             Input::PeerDown(peer) => {
                 self.state.up.remove(&peer);
@@ -175,15 +197,27 @@ impl Machine {
             Input::Tick => {
                 self.state.resume_mending(&mut step)?;
                 self.state.tick_operations(&mut step)?;
+                self.state.tick_registers(&mut step)?;
                 self.state.tick_proposals(&mut step)?;
             }
         }
-        let Step { rows, out } = step;
+        let Step { rows, out, requests } = step;
         let after = rows.touched();
         if after <= rows.synced() {
             self.free.extend(out);
         } else {
             self.held.extend(out.into_iter().map(|effect| (after, effect)));
+        }
+        let synced = self.overlay.synced();
+        for request in requests {
+            match request {
+                Ahead { signed: true, .. } => self.requests.push(request),
+                Ahead { after, out, .. } if after <= synced => self.free.push(out),
+                Ahead { after, out, .. } => self.held.push((after, out)),
+            }
+        }
+        if self.overlay.is_dirty() {
+            self.state.changed_since.get_or_insert(self.state.now);
         }
         Ok(())
     }
@@ -194,16 +228,36 @@ impl Machine {
         if self.overlay.is_busy() || !self.overlay.is_dirty() {
             return None;
         }
+        self.sign();
+        for (row, value) in self.state.recollection.take_rows() {
+            Rows::new(&Nothing, &mut self.overlay).put(row, value);
+        }
+        self.state.in_flight_since = self.state.changed_since.take();
+        let batch = self.overlay.close();
+        self.let_requests_go();
+        batch
+    }
+
+    /// Signs the stamps of the current batch.
+    fn sign(&mut self) {
         let unsigned = std::mem::take(&mut self.state.unsigned);
         let leaves: Vec<Hash> = unsigned.iter().map(|stamp| stamp.hash()).collect();
         let proofs = sign_batch(&self.state.identity.key, self.state.config.cluster(), &leaves);
         for (stamp, proof) in unsigned.iter().zip(proofs) {
             stamp.attach(proof);
         }
-        for (row, value) in self.state.recollection.take_rows() {
-            Rows::new(&Nothing, &mut self.overlay).put(row, value);
+    }
+
+    /// Lets requests go whose stamps are signed; those that rest on a batch wait for it.
+    fn let_requests_go(&mut self) {
+        let synced = self.overlay.synced();
+        for Ahead { after, out, .. } in std::mem::take(&mut self.requests) {
+            if after <= synced {
+                self.free.push(out);
+            } else {
+                self.held.push((after, out));
+            }
         }
-        self.overlay.close()
     }
 
     /// Bytes that the current batch will write, roughly: close it before
@@ -215,6 +269,7 @@ impl Machine {
     /// The batch in flight is durable.
     pub fn synced(&mut self) {
         self.overlay.landed();
+        self.state.in_flight_since = None;
         let synced = self.overlay.synced();
         let (free, held) =
             std::mem::take(&mut self.held).into_iter().partition(|(after, _)| *after <= synced);
@@ -225,6 +280,11 @@ impl Machine {
 
     /// The effects that may leave now.
     pub fn released(&mut self) -> Vec<Effect> {
+        if !self.overlay.is_dirty() {
+            // Nothing is written, so no batch will be closed for them.
+            self.sign();
+            self.let_requests_go();
+        }
         let synced = self.overlay.synced();
         let mut effects: Vec<Effect> = std::mem::take(&mut self.free).into_iter().map(Out::leave).collect();
         for effect in &mut effects {
@@ -237,7 +297,8 @@ impl Machine {
 
     /// When to step [`Input::Tick`] next, at the latest.
     pub fn next_tick(&self) -> Millis {
-        self.state.operations.next_tick().min(self.state.next_proposal_tick())
+        let registers = self.state.registers.next_tick();
+        self.state.operations.next_tick().min(self.state.next_proposal_tick()).min(registers)
     }
 
     /// What the node counted so far.
@@ -269,6 +330,18 @@ impl Step<'_> {
     pub(super) fn send(&mut self, to: MemberId, message: impl Into<PeerMessage>) {
         self.out.push(Out::Effect(to_send(to, message)));
     }
+
+    /// Sends what asks and states nothing: it waits for the batch `after` that it rests on, but not for
+    /// what this step wrote.
+    pub(super) fn request(&mut self, to: MemberId, message: impl Into<PeerMessage>, after: u64) {
+        self.requests.push(Ahead { after, signed: false, out: Out::Effect(to_send(to, message)) });
+    }
+
+    /// As [`request`](Self::request), for what bears a stamp of the current batch: it also waits until
+    /// that is signed.
+    pub(super) fn request_signed(&mut self, to: MemberId, message: impl Into<PeerMessage>, after: u64) {
+        self.requests.push(Ahead { after, signed: true, out: Out::Effect(to_send(to, message)) });
+    }
 }
 
 impl Out {
@@ -298,18 +371,26 @@ impl State {
         requester: Requester,
         request: Request,
     ) -> Result<(), StoreError> {
-        if self.operations.len() >= limits::OPERATIONS && !matches!(request.ask, Ask::Status | Ask::Config(_))
+        if self.operations.len() + self.registers.len() >= limits::OPERATIONS
+            && !matches!(request.ask, Ask::Status | Ask::Config(_))
         {
             self.fail(step, requester, Failure::Overloaded);
             return Ok(());
+        }
+        let namespace = request.ask.namespace();
+        if namespace.is_some_and(|namespace| self.is_register(namespace)) {
+            return match request.ask.clone() {
+                Ask::List(list) => self.list_registers(step, requester, list),
+                _ => self.register_request(step, requester, request),
+            };
         }
         match request.ask.clone() {
             Ask::Submit { submission, on_conflict, may_read } => {
                 self.submit(step, requester, request, submission, on_conflict, may_read)
             }
-            Ask::Verdict { .. } | Ask::Seal(_) | Ask::Campaign { .. } | Ask::Observe(_) | Ask::Renew(_) => {
-                self.fail(step, requester, Failure::NotBuilt("registers".to_owned()));
-                Ok(())
+            Ask::Renew(renewal) => self.renew(step, requester, renewal),
+            Ask::Verdict { .. } | Ask::Seal(_) | Ask::Campaign { .. } | Ask::Observe(_) => {
+                self.register_request(step, requester, request)
             }
             Ask::Read(read) => self.read(step, requester, request, read),
             Ask::ReadValue(read) => self.read_value(step, requester, request, read),
@@ -360,13 +441,13 @@ impl State {
                 Ok(())
             }
             Message::Prepare(m) => self.prepare(step, from, m),
-            Message::PrepareRegister(_)
-            | Message::PromisedRegister(_)
-            | Message::AcceptRegister(_)
-            | Message::AcceptedRegister(_)
-            | Message::AskRegister(_)
-            | Message::ShowRegister(_)
-            | Message::ChosenRegister(_) => Ok(()),
+            Message::PrepareRegister(m) => self.prepare_register(step, from, m),
+            Message::PromisedRegister(m) => self.promised_register(step, from, m),
+            Message::AcceptRegister(m) => self.accept_register(step, from, m),
+            Message::AcceptedRegister(m) => self.accepted_register(step, from, m),
+            Message::AskRegister(m) => self.ask_register(step, from, m),
+            Message::ShowRegister(m) => self.shown_register(step, from, m),
+            Message::ChosenRegister(m) => self.chosen_register(step, m),
             Message::Promise(m) => self.promise(step, from, m),
             Message::Accept(m) => self.accept(step, from, m),
             Message::Accepted(m) => self.accepted(step, from, m),
@@ -430,6 +511,16 @@ impl State {
         self.next_counter
     }
 
+    /// The batch that reserved the numbers which are handed out now.
+    pub(super) fn reserved_in(&self) -> u64 {
+        self.reserved_in
+    }
+
+    /// When the oldest change was made that is not synced yet.
+    pub(super) fn unsynced_since(&self) -> Option<Millis> {
+        self.in_flight_since.or(self.changed_since)
+    }
+
     /// Has a stamp of this batch signed when the batch is closed.
     pub(super) fn sign_later(&mut self, stamp: Arc<SignedStamp>) {
         self.unsigned.push(stamp);
@@ -437,8 +528,11 @@ impl State {
 
     /// Makes sure that the next counter is above one that was heard of.
     pub(super) fn raise_counter(&mut self, step: &mut Step<'_>, heard: u64) {
-        if heard > self.next_counter && heard < limits::COUNTERS {
-            self.next_counter = heard;
+        if heard <= self.next_counter || heard >= limits::COUNTERS {
+            return;
+        }
+        self.next_counter = heard;
+        if heard >= self.reserved {
             self.reserved = heard.saturating_add(limits::COUNTER_BLOCK);
             step.rows.put(rows::counter(), rows::encode(&self.reserved));
             self.reserved_in = step.rows.current();

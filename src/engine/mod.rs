@@ -31,6 +31,7 @@ mod operation;
 mod outcome;
 mod read;
 mod recall;
+mod register;
 pub mod rows;
 pub mod store;
 mod submit;
@@ -174,6 +175,16 @@ pub struct Counters {
     pub damaged: u64,
     /// Stamps that contradict others.
     pub equivocations: u64,
+    /// Fresh ballots that were begun for registers.
+    pub ballots: u64,
+    /// Rounds in which a register's state was chosen.
+    pub rounds: u64,
+    /// Times that a register was looked at without a ballot.
+    pub looks: u64,
+    /// Writes, seals and reads of registers refused by a fence.
+    pub fenced: u64,
+    /// Acceptances of other bytes at a ballot that was used already.
+    pub contradictions: u64,
 }
 
 impl Counters {
@@ -191,6 +202,11 @@ impl Counters {
             forwarded,
             damaged,
             equivocations,
+            ballots,
+            rounds,
+            looks,
+            fenced,
+            contradictions,
         } = *self;
         [
             ("stamped", stamped),
@@ -204,6 +220,11 @@ impl Counters {
             ("forwarded", forwarded),
             ("damaged", damaged),
             ("equivocations", equivocations),
+            ("ballots", ballots),
+            ("rounds", rounds),
+            ("looks", looks),
+            ("fenced", fenced),
+            ("contradictions", contradictions),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec()

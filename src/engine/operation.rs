@@ -171,6 +171,11 @@ impl Operations {
         self.last
     }
 
+    /// The last number that was handed out.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
     pub(super) fn insert(&mut self, number: u64, operation: Operation) {
         /// Answered spreads at most; what is dropped is left to repair.
         const LINGERING: usize = 1024;

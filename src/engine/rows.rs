@@ -13,6 +13,7 @@ use crate::core::chain::{Ballot, Chain, SignedEntry};
 use crate::core::codec;
 use crate::core::identity::{ActorId, MemberId};
 use crate::core::object::{Key, NamespaceId, ObjectId};
+use crate::core::register::RegisterState;
 use crate::core::siblings::Siblings;
 use crate::core::stamp::SignedStamp;
 use crate::core::version::Version;
@@ -27,6 +28,7 @@ const ACCEPTOR: u8 = 6;
 const MEMORY: u8 = 7;
 const EQUIVOCATOR: u8 = 8;
 const MENDING: u8 = 9;
+const REGISTER: u8 = 10;
 
 /// The first byte of every row's value.
 const ROW_FORMAT: u8 = 1;
@@ -59,6 +61,59 @@ pub struct AcceptorRow {
     pub accepted: Option<(Ballot, SignedEntry)>,
 }
 
+/// What an acceptor of a register promised and accepted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterRow {
+    /// The highest ballot promised.
+    pub promised: Option<Ballot>,
+    /// The highest ballot ever promised to a takeover. Kept beside the other one: an ordinary promise
+    /// must not lift the ban on renewals (O2).
+    pub takeover: Option<Ballot>,
+    /// The state accepted last, and at which ballot.
+    pub accepted: Option<(Ballot, RegisterState)>,
+    /// What is known to be chosen.
+    pub chosen: Chosen,
+}
+
+/// The newest state of a register that an acceptor knows to be chosen. What is only accepted may yet
+/// lose, so nobody is shown it (attack 20).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Chosen {
+    /// None yet.
+    #[default]
+    Nothing,
+    /// The accepted one.
+    Accepted,
+    /// One that was accepted before.
+    Earlier(RegisterState),
+}
+
+impl RegisterRow {
+    /// The newest state that is known to be chosen.
+    pub fn chosen(&self) -> Option<&RegisterState> {
+        match &self.chosen {
+            Chosen::Nothing => None,
+            Chosen::Accepted => self.accepted.as_ref().map(|(_, state)| state),
+            Chosen::Earlier(state) => Some(state),
+        }
+    }
+
+    /// The versions whose values the row needs.
+    pub fn versions(&self) -> impl Iterator<Item = &Version> {
+        let accepted = self.accepted.as_ref().map(|(_, state)| state);
+        let earlier = match &self.chosen {
+            Chosen::Earlier(state) => Some(state),
+            Chosen::Nothing | Chosen::Accepted => None,
+        };
+        [accepted, earlier].into_iter().flatten().filter_map(|state| state.version.as_ref())
+    }
+
+    /// Bytes of the row, roughly and not below.
+    pub fn footprint(&self) -> usize {
+        4096 + self.versions().map(Version::footprint).sum::<usize>()
+    }
+}
+
 /// The row of the counters reserved durably.
 pub fn counter() -> Bytes {
     Bytes::from_static(&[COUNTER])
@@ -74,7 +129,17 @@ pub fn keys(namespace: NamespaceId, prefix: &[u8]) -> Bytes {
     [&[KEY], &namespace.0[..], prefix].concat().into()
 }
 
-/// The key whose row this is.
+/// The row of a register.
+pub fn register(namespace: NamespaceId, key: &Key) -> Bytes {
+    [&[REGISTER], &namespace.0[..], key.as_bytes()].concat().into()
+}
+
+/// What the rows of the registers with this prefix begin with.
+pub fn registers(namespace: NamespaceId, prefix: &[u8]) -> Bytes {
+    [&[REGISTER], &namespace.0[..], prefix].concat().into()
+}
+
+/// The key whose row this is, a register's or another's.
 pub fn key_of(row: &[u8]) -> Result<Key, StoreError> {
     let bytes = row.get(33..).unwrap_or_default();
     Key::try_from(bytes.to_vec()).map_err(|error| StoreError::Damaged(format!("row of a key: {error}")))

@@ -204,6 +204,8 @@ pub struct ShowRegister {
 pub struct Shown {
     /// At which ballot; absent, if nothing was accepted yet.
     pub ballot: Option<Ballot>,
+    /// The highest ballot that was promised: whoever begins one takes a higher counter.
+    pub promised: Option<Ballot>,
     /// The hash of the state; of the empty one, if nothing was accepted yet.
     pub hash: Hash,
     /// The state, unless its hash is the known one.

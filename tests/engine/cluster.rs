@@ -1,0 +1,311 @@
+//! Three machines, a network that loses nothing, and a clock that moves by hand.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tanist::core::chain::{
+    Chain, ConfigChange, Decided, ENTRY_FORMAT, Entry, Grant, Member, Mode, NamespacePolicy, Rights,
+    SignedEntry, Voters,
+};
+use tanist::core::cluster::Configuration;
+use tanist::core::hash::Hash;
+use tanist::core::identity::{Incarnation, MemberId, SecretKey};
+use tanist::core::object::{Key, NamespaceId};
+use tanist::core::signature::sign_one;
+use tanist::core::verified::RootCache;
+use tanist::core::version::SignedWrite;
+use tanist::core::write::{Body, WRITE_FORMAT, Write, WriteId};
+use tanist::engine::machine::Machine;
+use tanist::engine::{Effect, Identity, Input, Timing, arrival};
+use tanist::storage::Store as _;
+use tanist::storage::memory::Memory;
+use tanist::wire::client::{OnConflict, Propose, Proposed, Read, Submit, Submitted};
+use tanist::wire::registry::{Reply, Request};
+
+pub struct Node {
+    pub machine: Machine,
+    pub store: Memory,
+    pub config: Arc<Configuration>,
+    pub batches: u64,
+}
+
+pub struct Cluster {
+    pub nodes: BTreeMap<MemberId, Node>,
+    wire: VecDeque<(MemberId, MemberId, tanist::wire::frame::Frame)>,
+    pub replies: BTreeMap<u64, Reply>,
+    cache: RootCache,
+    pub sent: u64,
+    token: u64,
+    pub admin: SecretKey,
+    pub author: SecretKey,
+    /// The clock of all nodes.
+    pub now: u64,
+    /// Nodes that get no messages and send none.
+    pub cut: BTreeSet<MemberId>,
+}
+
+pub fn id(n: u8) -> MemberId {
+    MemberId([n; 16])
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        let admin = SecretKey::from_seed(&[100; 32]);
+        let author = SecretKey::from_seed(&[101; 32]);
+        let members: Vec<Member> = (1..=3u8)
+            .map(|n| Member {
+                id: id(n),
+                name: format!("node-{n}"),
+                key: SecretKey::from_seed(&[n; 32]).public(),
+                incarnation: Incarnation([n; 16]),
+                zone: String::new(),
+            })
+            .collect();
+        let all =
+            Grant { author: Some(author.public()), namespace: None, prefix: vec![], rights: Rights::ALL };
+        let voters = Voters {
+            nonce: [7; 16],
+            recovery: 0,
+            electorate: members.iter().map(|m| m.id).collect(),
+            members,
+            replicas: 3,
+            admins: vec![admin.public()],
+            grants: vec![all],
+        };
+        let entry = Entry {
+            format: ENTRY_FORMAT,
+            chain: Chain::Voters,
+            number: 1,
+            previous: Hash([0; 32]),
+            change: ConfigChange::Voters(voters),
+        };
+        let cluster = tanist::core::identity::ClusterId(entry.hash().0);
+        let proof = sign_one(&admin, cluster, entry.hash());
+        let genesis = Decided::genesis(SignedEntry { entry, admin: Some((admin.public(), proof)) });
+        let nodes = (1..=3u8)
+            .map(|n| {
+                let store = Memory::new();
+                let identity = identity(n, 0);
+                let machine =
+                    Machine::new(identity, genesis.clone(), Timing::default(), 0, 0, &store).unwrap();
+                let config = Arc::clone(machine.config());
+                (id(n), Node { machine, store, config, batches: 0 })
+            })
+            .collect();
+        let mut cluster = Cluster {
+            nodes,
+            wire: VecDeque::new(),
+            replies: BTreeMap::new(),
+            cache: RootCache::default(),
+            sent: 0,
+            token: 0,
+            admin,
+            author,
+            now: 0,
+            cut: BTreeSet::new(),
+        };
+        for a in 1..=3 {
+            for b in 1..=3 {
+                if a != b {
+                    cluster.input(id(a), Input::PeerUp(id(b)));
+                }
+            }
+        }
+        cluster.run();
+        cluster
+    }
+
+    pub fn input(&mut self, at: MemberId, input: Input) {
+        let node = self.nodes.get_mut(&at).unwrap();
+        node.machine.step(self.now, input, &node.store).unwrap();
+    }
+
+    /// Syncs and delivers until nothing moves.
+    pub fn run(&mut self) {
+        loop {
+            let mut moved = false;
+            for member in [id(1), id(2), id(3)] {
+                let node = self.nodes.get_mut(&member).unwrap();
+                if let Some(batch) = node.machine.close() {
+                    node.store.commit(&batch).unwrap();
+                    node.batches += 1;
+                    node.machine.synced();
+                    moved = true;
+                }
+                for effect in node.machine.released() {
+                    moved = true;
+                    match effect {
+                        Effect::Send { to, envelope, message } => {
+                            if self.cut.contains(&member) || self.cut.contains(&to) {
+                                continue;
+                            }
+                            self.sent += 1;
+                            self.wire.push_back((member, to, message.encode(envelope)));
+                        }
+                        Effect::Reply { token, reply } => {
+                            self.replies.insert(token, reply);
+                        }
+                        Effect::Configured(config) => node.config = config,
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            while let Some((from, to, frame)) = self.wire.pop_front() {
+                moved = true;
+                let node = self.nodes.get_mut(&to).unwrap();
+                let checked = arrival::message(frame, from, &node.config, &self.cache).unwrap();
+                assert_eq!(checked.rejected, []);
+                for input in checked.inputs {
+                    node.machine.step(self.now, input, &node.store).unwrap();
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass on all nodes.
+    pub fn pass(&mut self, ms: u64) {
+        let end = self.now + ms;
+        while self.now < end {
+            self.now = (self.now + 10).min(end);
+            for member in [id(1), id(2), id(3)] {
+                if self.nodes[&member].machine.next_tick() <= self.now {
+                    self.input(member, Input::Tick);
+                }
+            }
+            self.run();
+        }
+    }
+
+    /// A node loses what is not synced, and starts again.
+    pub fn restart(&mut self, member: MemberId) {
+        let genesis = Decided::clone(&self.nodes[&member].config.entries(Chain::Voters)[0]);
+        let node = self.nodes.get_mut(&member).unwrap();
+        let identity = identity(member.0[0], 1 + self.token);
+        let last = node.store.last_batch();
+        node.machine =
+            Machine::new(identity, genesis, Timing::default(), self.now, last, &node.store).unwrap();
+        for peer in [id(1), id(2), id(3)].into_iter().filter(|peer| *peer != member) {
+            self.input(member, Input::PeerUp(peer));
+        }
+        self.run();
+    }
+
+    pub fn start(&mut self, at: MemberId, request: impl Into<Request>, key: &SecretKey) -> u64 {
+        self.token += 1;
+        let token = self.token;
+        let node = self.nodes.get_mut(&at).unwrap();
+        match arrival::request(request.into().encode(), key.public(), &node.config, &self.cache) {
+            Ok(request) => self.input(at, Input::Request { token, request }),
+            Err(failure) => {
+                self.replies.insert(token, failure.into());
+            }
+        }
+        token
+    }
+
+    pub fn ask(&mut self, at: MemberId, request: impl Into<Request>) -> Reply {
+        let author = self.author.clone();
+        let token = self.start(at, request, &author);
+        self.run();
+        // What met another ballot tries again after a pause.
+        for _ in 0..500 {
+            if self.replies.contains_key(&token) {
+                break;
+            }
+            self.pass(10);
+        }
+        self.replies.remove(&token).expect("an answer")
+    }
+
+    pub fn namespace(&mut self, name: &str) -> NamespaceId {
+        self.namespace_of(name, Mode::Siblings, None)
+    }
+
+    /// A namespace in a mode, owned by a resource if one is named.
+    pub fn namespace_of(&mut self, name: &str, mode: Mode, owned_by: Option<&str>) -> NamespaceId {
+        let config = &self.nodes[&id(1)].config;
+        let policy = NamespacePolicy { name: name.parse().unwrap(), mode, write_quorum: None };
+        let change = match owned_by {
+            None => ConfigChange::CreateNamespace(policy),
+            Some(resource) => ConfigChange::CreateOwnedNamespace(policy, Key::try_from(resource).unwrap()),
+        };
+        let entry = Entry {
+            format: ENTRY_FORMAT,
+            chain: Chain::Policy,
+            number: config.length(Chain::Policy) + 1,
+            previous: config.head(Chain::Policy),
+            change,
+        };
+        let proof = sign_one(&self.admin, config.cluster(), entry.hash());
+        let id = NamespaceId(entry.hash().0);
+        let signed = SignedEntry { entry, admin: Some((self.admin.public(), proof)) };
+        let reply = self.ask(MemberId([2; 16]), Propose { signed });
+        assert_eq!(reply, Reply::Proposed(Proposed::Chosen));
+        id
+    }
+
+    pub fn write(
+        &self,
+        namespace: NamespaceId,
+        key: &str,
+        value: &str,
+        parents: &[(u64, WriteId)],
+    ) -> Submit {
+        let cluster = self.nodes[&id(1)].config.cluster();
+        let mut ids: Vec<WriteId> = parents.iter().map(|(_, id)| *id).collect();
+        ids.sort();
+        let write = Write {
+            format: WRITE_FORMAT,
+            cluster,
+            namespace,
+            key: Key::try_from(key).unwrap(),
+            epoch: 1,
+            generation: 1 + parents.iter().map(|(g, _)| *g).max().unwrap_or(0),
+            parents: ids,
+            body: Body::put(value.as_bytes()),
+            author: self.author.public(),
+            nonce: Hash::of_value(value.as_bytes()).0[..16].try_into().unwrap(),
+            fence: None,
+            wall_ms: 0,
+        };
+        let proof = sign_one(&self.author, cluster, write.id().into());
+        Submit {
+            signed: Arc::new(SignedWrite::new(write, proof, None)),
+            on_conflict: OnConflict::Refuse,
+            presented: vec![],
+            tenure: None,
+            value: [Bytes::copy_from_slice(value.as_bytes())].into_iter().collect(),
+        }
+    }
+
+    pub fn live(&mut self, at: MemberId, namespace: NamespaceId, key: &str) -> Vec<(u64, WriteId)> {
+        let key = Key::try_from(key).unwrap();
+        match self.ask(at, Read { namespace, key, local: false, history: false }) {
+            Reply::Versions(v) => {
+                v.versions.iter().map(|l| (l.version.write().generation, l.version.id())).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn identity(n: u8, first_operation: u64) -> Identity {
+    Identity {
+        member: id(n),
+        incarnation: Incarnation([n; 16]),
+        key: SecretKey::from_seed(&[n; 32]),
+        software: "test".to_owned(),
+        first_operation,
+    }
+}
+
+pub fn applied(reply: Reply) -> Vec<WriteId> {
+    match reply {
+        Reply::Submitted(Submitted::Applied { siblings, .. }) => siblings,
+        other => panic!("not applied: {other:?}"),
+    }
+}

@@ -1,0 +1,8 @@
+//! Three machines, a network that loses nothing: what one request does, step by step.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(unreachable_pub, reason = "the modules of a test are one crate")]
+
+mod cluster;
+mod registers;
+mod siblings;
