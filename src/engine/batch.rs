@@ -317,6 +317,11 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
+    /// Whether the current batch has changes.
+    pub fn is_dirty(&self) -> bool {
+        self.overlay.is_dirty()
+    }
+
     /// The number of the batch that this step writes into.
     pub fn current(&self) -> u64 {
         self.overlay.current

@@ -7,6 +7,7 @@ use super::operation::Requester;
 use super::rows;
 use super::store::StoreError;
 use crate::core::limits;
+use crate::core::object::ObjectId;
 use crate::core::version::Version;
 use crate::core::write::{Body, WriteId};
 use crate::wire::client::{List, ListedKey, Page};
@@ -43,7 +44,11 @@ impl State {
         let after: Option<Bytes> = list.after.as_ref().map(|key| rows::register(list.namespace, key));
         let page = step.rows.register_rows(&prefix, after.as_ref(), limit)?;
         let rows = page.into_iter().map(|(name, row)| {
-            let state = row.as_ref().and_then(|row| row.chosen());
+            let object = rows::key_of(&name).map(|key| ObjectId::new(list.namespace, &key));
+            let state = match (&row, object) {
+                (Some(row), Ok(object)) => self.known_chosen(object, row),
+                _ => None,
+            };
             let live = state.and_then(|state| state.version.as_ref()).map(in_list);
             (name, live.into_iter().collect())
         });

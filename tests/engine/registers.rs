@@ -197,6 +197,7 @@ fn one_of_two_writes_that_read_the_same_is_applied_and_the_other_refused_with_it
     for at in 1..=3 {
         assert_eq!(read(&mut cluster, id(at), namespace, false).unwrap().0, winner);
     }
+    cluster.pass(50);
     // What is known to be chosen comes to everybody, and is shown without asking anybody.
     for at in 1..=3 {
         assert_eq!(read(&mut cluster, id(at), namespace, true).unwrap().0, winner);

@@ -7,15 +7,16 @@ use bytes::Bytes;
 use super::super::machine::{State, Step};
 use super::super::rows::{self, Chosen, RegisterRow};
 use super::super::store::StoreError;
-use super::{At, Heard};
+use super::{At, Heard, WRITE_KNOWN};
 use crate::core::chain::Ballot;
 use crate::core::hash::Hash;
 use crate::core::identity::MemberId;
 use crate::core::limits;
+use crate::core::object::ObjectId;
 use crate::core::register::RegisterState;
 use crate::core::tenure::{SignedVote, TenureVote};
 use crate::core::verified::Held;
-use crate::engine::arrival;
+use crate::engine::{Millis, arrival};
 use crate::wire::register::{
     AcceptRegister, Accepted, AcceptedRegister, AskRegister, ChosenRegister, PrepareRegister, Promised,
     PromisedRegister, ShowRegister, Shown,
@@ -172,7 +173,8 @@ impl State {
             }
             return Ok(Accepted::Yes { next: promised.is_some(), vote });
         }
-        if let Some(chosen) = chosen {
+        let known = self.registers.known.remove(&at.object).map(|(_, ballot)| ballot);
+        for chosen in chosen.into_iter().chain(known) {
             settle(&mut changed, chosen);
         }
         let before = changed.accepted.take();
@@ -237,13 +239,55 @@ impl State {
         self.note_chosen(step, &at, said.ballot)
     }
 
-    /// Remembers that a ballot is chosen, if exactly it is accepted here (R8).
+    /// Remembers that a ballot is chosen. Written down it is when a batch is under way anyway: nothing
+    /// but what is shown without asking rests on it, so it is worth no sync of its own.
     pub(super) fn note_chosen(
         &mut self,
         step: &mut Step<'_>,
         at: &At,
         ballot: Ballot,
     ) -> Result<(), StoreError> {
+        if step.rows.is_dirty() {
+            return self.write_chosen(step, at, ballot);
+        }
+        let row = self.register_row(step, at)?;
+        let accepted = row.and_then(|row| row.accepted.as_ref().map(|(accepted, _)| *accepted));
+        if accepted != Some(ballot) {
+            return Ok(());
+        }
+        self.registers.known.insert(at.object, (at.clone(), ballot));
+        self.registers.write_known = self.registers.write_known.min(self.now + WRITE_KNOWN);
+        Ok(())
+    }
+
+    /// Writes down what is known to be chosen, if it is time or a batch is under way anyway.
+    pub(super) fn write_known(&mut self, step: &mut Step<'_>) -> Result<(), StoreError> {
+        let due = self.registers.write_known <= self.now;
+        if !due && (self.registers.known.is_empty() || !step.rows.is_dirty()) {
+            return Ok(());
+        }
+        self.registers.write_known = Millis::MAX;
+        for (at, ballot) in std::mem::take(&mut self.registers.known).into_values() {
+            self.write_chosen(step, &at, ballot)?;
+        }
+        Ok(())
+    }
+
+    /// The newest state of a register that is known here to be chosen.
+    pub(in crate::engine) fn known_chosen<'r>(
+        &self,
+        object: ObjectId,
+        row: &'r RegisterRow,
+    ) -> Option<&'r RegisterState> {
+        let known = self.registers.known.get(&object).map(|(_, ballot)| *ballot);
+        match &row.accepted {
+            Some((accepted, state)) if known == Some(*accepted) => Some(state),
+            _ => row.chosen(),
+        }
+    }
+
+    /// Writes down that a ballot is chosen, if exactly it is accepted here (R8).
+    fn write_chosen(&mut self, step: &mut Step<'_>, at: &At, ballot: Ballot) -> Result<(), StoreError> {
         if self.disk_full {
             return Ok(());
         }
@@ -274,11 +318,7 @@ impl State {
 
     /// The row with the accepted state and its value; nothing, if one of them is damaged. A value
     /// comes back with the next acceptance.
-    pub(super) fn whole(
-        &mut self,
-        step: &mut Step<'_>,
-        at: &At,
-    ) -> Result<Option<Whole>, StoreError> {
+    pub(super) fn whole(&mut self, step: &mut Step<'_>, at: &At) -> Result<Option<Whole>, StoreError> {
         let Some(row) = self.register_row(step, at)? else { return Ok(None) };
         let state = row.accepted.as_ref().map(|(_, state)| state.clone()).unwrap_or_default();
         let Some(value) = self.register_value(step, at, &state)? else { return Ok(None) };

@@ -363,7 +363,7 @@ impl State {
         let at = At::new(read.namespace, read.key);
         self.counters.reads += 1;
         let row = self.register_row(step, &at)?.unwrap_or_default();
-        let state = row.chosen().cloned().unwrap_or_default();
+        let state = self.known_chosen(at.object, &row).cloned().unwrap_or_default();
         let reply: Reply = match self.register_value(step, &at, &state)? {
             Some(value) => versions(&Held { state, value }).into(),
             None => Failure::Unavailable("the value is damaged on this node".to_owned()).into(),

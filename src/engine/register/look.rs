@@ -13,6 +13,8 @@ use super::super::store::StoreError;
 use super::acceptor::{accept_message, empty_hash};
 use super::job::{Job, Judged, Means, Task, campaigned};
 use super::{At, Phase, Register, Round, Seen};
+use crate::core::chain::Ballot;
+use crate::core::hash::Hash;
 use crate::core::identity::MemberId;
 use crate::core::tenure::SignedVote;
 use crate::core::verified::Held;
@@ -139,6 +141,9 @@ impl State {
         };
         step.rows.depend(batch);
         self.repair_register(step, &register, held, seen, &shown);
+        if let Some(ballot) = seen.ballot {
+            self.tell_if_news(step, &mut register, ballot, seen.hash)?;
+        }
         let votes = self.votes(&shown, seen, held);
         let proven = !self.is_resource(register.at.namespace)
             || held.state.version.is_none()
@@ -213,6 +218,23 @@ impl State {
             register.queue.push_back(job);
         }
         self.begin_prepare(step, register, takeover, true)
+    }
+
+    /// What turns out to be chosen is told, if this node did not know it.
+    pub(super) fn tell_if_news(
+        &mut self,
+        step: &mut Step<'_>,
+        register: &mut Register,
+        ballot: Ballot,
+        hash: Hash,
+    ) -> Result<(), StoreError> {
+        let Some(row) = self.register_row(step, &register.at)? else { return Ok(()) };
+        let known = self.known_chosen(register.at.object, &row).is_some_and(|state| state.hash() == hash);
+        if !known && register.chosen.is_none_or(|(chosen, _)| chosen < ballot) {
+            register.chosen = Some((ballot, false));
+            self.note_chosen(step, &register.at, ballot)?;
+        }
+        Ok(())
     }
 
     /// Delivers what is chosen to those who showed something older: it passes their rule or it does not.

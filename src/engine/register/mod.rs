@@ -65,6 +65,10 @@ pub(super) struct Registers {
     started: Millis,
     /// Jobs that wait.
     jobs: usize,
+    /// Ballots that are known to be chosen, where the row does not say so yet.
+    known: BTreeMap<ObjectId, (At, Ballot)>,
+    /// When the rows are to say so, at the latest.
+    write_known: Millis,
     /// Rows that turned out to be damaged: this acceptor takes no part for them.
     damaged: BTreeSet<ObjectId>,
 }
@@ -171,6 +175,8 @@ impl Registers {
             heard: BTreeMap::new(),
             started: now,
             jobs: 0,
+            known: BTreeMap::new(),
+            write_known: Millis::MAX,
             damaged: BTreeSet::new(),
         }
     }
@@ -182,7 +188,7 @@ impl Registers {
 
     /// When a register is to be looked at next.
     pub(super) fn next_tick(&self) -> Millis {
-        self.wakes.first().map_or(Millis::MAX, |(wake, _)| *wake)
+        self.wakes.first().map_or(Millis::MAX, |(wake, _)| *wake).min(self.write_known)
     }
 
     /// Takes a register out, to be changed and [put back](Self::put).
@@ -244,7 +250,9 @@ const REMEMBERED: usize = 8192;
 /// A promise for the next round is kept with its state if the value has at most so many bytes.
 const LEAD_LEN: usize = 1 << 16;
 /// A chosen ballot that no further round told the others of is told them after so long.
-const TELL: Millis = 200;
+const TELL: Millis = 20;
+/// What was told is written down with the next batch, or after so long.
+const WRITE_KNOWN: Millis = 2_000;
 /// A register is forgotten, and with it the promise for its next round, after so long without use.
 const FORGET: Millis = 30_000;
 

@@ -230,6 +230,9 @@ impl State {
         if !changed && same && !needs_votes {
             step.rows.depend(batch);
             let ballot = highest.map(|(ballot, _)| ballot);
+            if let Some(ballot) = ballot {
+                self.tell_if_news(step, &mut register, ballot, hash)?;
+            }
             for (job, answer) in answers {
                 self.answer_job(step, &job, answer, ballot, &[], 0);
             }
@@ -358,6 +361,7 @@ impl State {
             self.answer_job(step, job, answer, Some(ballot), &votes, left_ms);
         }
         register.chosen = Some((ballot, false));
+        self.note_chosen(step, &register.at, ballot)?;
         register.failures = 0;
         register.used = self.now;
         let promised = acceptances.values().filter(|(next, _)| *next).count();
@@ -406,6 +410,7 @@ impl State {
 
     /// Looks at the registers that are due.
     pub(in crate::engine) fn tick_registers(&mut self, step: &mut Step<'_>) -> Result<(), StoreError> {
+        self.write_known(step)?;
         let now = self.now;
         let due: Vec<_> =
             self.registers.wakes.iter().take_while(|(wake, _)| *wake <= now).map(|(_, o)| *o).collect();
