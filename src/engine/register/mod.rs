@@ -6,6 +6,7 @@
 //! job        what somebody wants of a register: judged by a state, and answered
 //! proposer   rounds: phase 1, phase 2, the next promise that comes with it
 //! look       one round trip without a ballot, for whatever changes nothing
+//! timer      deadlines, resends, pauses, telling what was chosen
 //! ```
 //!
 //! Whatever is asked of a register is a [`Job`](job::Job). Jobs queue per key; a round takes all of
@@ -17,6 +18,7 @@ mod job;
 mod lease;
 mod look;
 mod proposer;
+mod timer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
