@@ -228,8 +228,12 @@ impl Cluster {
 
     /// Creates a namespace through node `n`, and waits until all nodes that run know it.
     pub(crate) async fn namespace(&self, n: usize, name: &str) -> NamespaceId {
-        let policy =
-            NamespacePolicy { name: name.parse().expect("a name"), mode: Mode::Siblings, write_quorum: None };
+        self.namespace_in(n, name, Mode::Siblings).await
+    }
+
+    /// As [`namespace`](Self::namespace), in a mode.
+    pub(crate) async fn namespace_in(&self, n: usize, name: &str, mode: Mode) -> NamespaceId {
+        let policy = NamespacePolicy { name: name.parse().expect("a name"), mode, write_quorum: None };
         let config = self.config_of(n);
         let entry = Entry {
             format: ENTRY_FORMAT,

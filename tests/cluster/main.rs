@@ -3,4 +3,5 @@
 mod actors;
 mod forged;
 mod house;
+mod registers;
 mod siblings;

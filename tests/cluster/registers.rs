@@ -1,0 +1,123 @@
+//! Registers on a cluster whose nodes come and go.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tanist::core::chain::Mode;
+use tanist::core::object::NamespaceId;
+use tanist::core::write::WriteId;
+use tanist::wire::client::{Failure, OnConflict, Submitted};
+use tanist::wire::registry::Reply;
+use tokio::time::sleep;
+
+use crate::house::{Cluster, applied, soon};
+
+/// Raises the number in a register by one, through node `n`, however many others do.
+async fn increment(cluster: &Cluster, n: usize, namespace: NamespaceId, who: usize) -> usize {
+    for tried in 0.. {
+        let (parent, number) = match cluster.read(n, namespace, "n").await.as_slice() {
+            [] => (Vec::new(), 0),
+            [(at, value)] => (vec![*at], number(value).0),
+            more => panic!("a register has one version: {more:?}"),
+        };
+        // Two increments of one number are two writes, whoever makes them.
+        let value = format!("{} {who} {tried}", number + 1);
+        let write = cluster.write(namespace, "n", value.as_bytes(), &parent, OnConflict::Refuse);
+        loop {
+            match cluster.ask(n, write.clone()).await {
+                Reply::Submitted(Submitted::Applied { .. }) => return tried,
+                Reply::Submitted(Submitted::Refused { .. }) => break,
+                Reply::Submitted(Submitted::Incomplete { .. })
+                | Reply::Failure(Failure::Unavailable(_) | Failure::Overloaded) => {
+                    sleep(Duration::from_millis(20)).await;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    unreachable!("it tries for ever")
+}
+
+fn number(value: &Bytes) -> (u64, String) {
+    let text = String::from_utf8(value.to_vec()).expect("text");
+    let number = text.split(' ').next().expect("a number");
+    (number.parse().expect("a number"), text)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn increments_through_three_nodes_at_once_are_all_counted() {
+    const EACH: usize = 60;
+    let cluster = Cluster::three().await;
+    let namespace = cluster.namespace_in(1, "jobs", Mode::Linearizable).await;
+    let began = Instant::now();
+    let cluster = &cluster;
+    let by = |n: usize| async move {
+        let mut conflicts = 0;
+        for round in 0..EACH {
+            conflicts += increment(cluster, n, namespace, n * 1000 + round).await;
+        }
+        conflicts
+    };
+    let (a, b, c) = tokio::join!(by(1), by(2), by(3));
+    let took = began.elapsed();
+    println!("{} increments, {} conflicts, {took:?}", 3 * EACH, a + b + c);
+    for n in 1..=3 {
+        let read = cluster.read(n, namespace, "n").await;
+        assert_eq!(number(&read[0].1).0, 3 * EACH as u64);
+        assert_eq!(read[0].0.0, 3 * EACH as u64, "the generation counts the writes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_register_outlives_any_one_node_and_a_restart_of_all() {
+    let mut cluster = Cluster::three().await;
+    let namespace = cluster.namespace_in(1, "jobs", Mode::Linearizable).await;
+    let mut at: (u64, WriteId) = cluster.create(1, namespace, "k", b"0").await;
+    for n in 1..=3usize {
+        cluster.take(n).stop().await.expect("it stops");
+        let through = 1 + n % 3;
+        let write = cluster.write(namespace, "k", n.to_string().as_bytes(), &[at], OnConflict::Refuse);
+        soon(async {
+            loop {
+                match cluster.ask(through, write.clone()).await {
+                    Reply::Submitted(Submitted::Applied { .. }) => return,
+                    Reply::Failure(Failure::Unavailable(_))
+                    | Reply::Submitted(Submitted::Incomplete { .. }) => {
+                        sleep(Duration::from_millis(20)).await;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        })
+        .await;
+        at = (at.0 + 1, write.signed.id());
+        cluster.start(n).await;
+        cluster.counts(n).await;
+    }
+    for n in 1..=3 {
+        cluster.take(n).stop().await.expect("it stops");
+    }
+    for n in 1..=3 {
+        cluster.start(n).await;
+    }
+    for n in 1..=3 {
+        cluster.counts(n).await;
+        assert_eq!(cluster.read(n, namespace, "k").await, [(at, Bytes::from_static(b"3"))]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_of_a_mebibyte_and_an_empty_one_are_read_back() {
+    let cluster = Cluster::three().await;
+    let namespace = cluster.namespace_in(1, "jobs", Mode::Linearizable).await;
+    let large = vec![7u8; 1 << 20];
+    let at = cluster.create(1, namespace, "k", &large).await;
+    for n in 1..=3 {
+        assert_eq!(cluster.read(n, namespace, "k").await, [(at, Bytes::from(large.clone()))]);
+    }
+    let empty = cluster.write(namespace, "k", b"", &[at], OnConflict::Refuse);
+    applied(cluster.ask(2, empty.clone()).await);
+    for n in 1..=3 {
+        assert_eq!(cluster.read(n, namespace, "k").await, [((2, empty.signed.id()), Bytes::new())]);
+    }
+}
