@@ -147,6 +147,7 @@ def check_fence(config, signed, proof):
 
 def check_submission(config, signed, value, presented, proof):
     write, _, signature = signed
+    need(write["namespace"] != config.cluster, "mode")
     if config.mode(write["namespace"]) == "Siblings":
         need(write["fence"] is None and signature is None, "fenced")
     else:
@@ -173,7 +174,7 @@ def check_campaign(config, signed, value, proof):
 
 
 def check_seal(config, seal, signature, sealer, proof):
-    need(config.mode(seal["namespace"]) == "Linearizable", "mode")
+    need(seal["namespace"] != config.cluster and config.mode(seal["namespace"]) == "Linearizable", "mode")
     need(seal["cluster"] == config.cluster, "cluster")
     rights = ["read", "write"]
     need(config.may(sealer, rights, seal["namespace"], seal["key"], config.lengths["Policy"]), "no-right")

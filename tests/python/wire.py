@@ -216,7 +216,7 @@ PEERS = {
                 "shown": Option(
                     Struct(
                         {
-                            "ballot": Option(BALLOT), "hash": H32, "state": Option(STATE), "vote": VOTED, "left_ms": U64,
+                            "ballot": Option(BALLOT), "promised": Option(BALLOT), "hash": H32, "state": Option(STATE), "vote": VOTED, "left_ms": U64,
                         }
                     )
                 ),

@@ -457,8 +457,14 @@ fn register_peers(world: &World, frames: &mut Frames) {
     frames.peer("AcceptedRegister, abstains", &accepted(r::Accepted::Abstains));
     let known: Hash = state.hash();
     frames.peer("AskRegister", &r::AskRegister { operation, namespace, key: key.clone(), known });
-    let shown =
-        r::Shown { ballot: Some(ballot), hash: known, state: Some(state), vote: Some(vote), left_ms: 5 };
+    let shown = r::Shown {
+        ballot: Some(ballot),
+        promised: Some(higher),
+        hash: known,
+        state: Some(state),
+        vote: Some(vote),
+        left_ms: 5,
+    };
     let show = |shown, value| r::ShowRegister { operation, namespace, key: key.clone(), shown, value };
     frames.peer("ShowRegister", &show(Some(shown.clone()), one()));
     let equal = r::Shown { state: None, vote: None, left_ms: 0, ..shown };

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tanist::core::codec;
 use tanist::core::identity::{PublicKey, SecretKey, Signature};
+use tanist::core::object::NamespaceId;
 use tanist::core::tenure::{Renewal, Seal, Tenure, TenureProof, check_tenure, sign_fence};
 use tanist::core::verified::{Rejection, RootCache, Verifier};
 use tanist::core::version::SignedWrite;
@@ -345,7 +346,9 @@ fn seals(o: &mut Ownership, owned: &Owned) {
     let forged = good.sign(&tenure_key(9));
     o.seal("a seal signed by another key", &good, &forged, (&me, Some(&proof)), Some("fence"));
     let carts = o.world.carts;
-    let changes: [(&str, &dyn Fn(&mut Seal), &str); 6] = [
+    let resources = NamespaceId::resources(o.world.cluster());
+    let changes: [(&str, &dyn Fn(&mut Seal), &str); 7] = [
+        ("a seal of a resource", &|seal| seal.namespace = resources, "mode"),
         ("a seal of another key", &|seal| seal.key = resource("other"), "fence"),
         ("a seal of another term", &|seal| seal.fence.term.number = 3, "fence"),
         ("a seal of another resource", &|seal| seal.fence.resource = resource("other"), "fence"),

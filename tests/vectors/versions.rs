@@ -405,6 +405,9 @@ fn fenced_submissions(gate: &mut Gate<'_>) {
         Some(&ended_proof),
         Some("fence"),
     );
+    let value = owned.tenure.encode();
+    let taken: (&[u8], &[Arc<SignedStamp>]) = (&value, &[]);
+    gate.fenced("a tenure that is submitted as a write", &owned.signed, taken, None, Some("mode"));
     let mut child = write(7, &|write| write.fence = None);
     (child.parents, child.generation) = (vec![good.id()], 2);
     let stamp = [world.sign_stamp(world.stamp(&good, 0, 0, 9, Past::new()), 0)];
