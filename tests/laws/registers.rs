@@ -9,8 +9,10 @@ use proptest::prelude::*;
 use tanist::core::authority::{FencedMessage, Gate, admit};
 use tanist::core::certificate::{CERTIFICATE_FORMAT, Certificate};
 use tanist::core::codec;
+use tanist::core::events::Past;
 use tanist::core::identity::ClusterId;
 use tanist::core::register::{Bound, RegisterState, Standing};
+use tanist::core::stamp::{SignedStamp, Stamp};
 use tanist::core::tenure::{self, Renewal, TENURE_FORMAT, Tenure, TenureProof};
 use tanist::core::version::{SignedWrite, Stamps, Version};
 use tanist::core::write::{Fence, Term, Write, WriteId};
@@ -51,7 +53,7 @@ fn state() -> impl Strategy<Value = RegisterState> {
             of_it.write = signed.id();
             let proof = stamp.proof().unwrap().clone();
             let mut stamps = Stamps::default();
-            stamps.insert(Arc::new(tanist::core::stamp::SignedStamp::new(of_it, proof)));
+            stamps.insert(Arc::new(SignedStamp::new(of_it, proof)));
             let remembered = usize::try_from(generation - 1).unwrap().min(31);
             let recent = [&[signed.id()], &older[..remembered]].concat();
             let version = Some(Version { signed: Arc::new(signed), stamps });
@@ -230,11 +232,16 @@ pub(crate) fn peer() -> impl Strategy<Value = PeerMessage> {
 /// One thing that somebody asks of a register.
 #[derive(Debug, Clone)]
 enum Asked {
-    /// A write of the current version, or of an earlier one; fenced by a term, or not.
+    /// A write of one of the writes made last, applied or not; sent now, or kept for later.
     Write {
         behind: usize,
         term: Option<u64>,
+        sent: bool,
     },
+    /// As above, of the current version and under the term that the key is bound to.
+    Fitting,
+    /// A write that was made before, again.
+    Again(usize),
     Seal(u64),
     /// A ban of a write that was made before, or of one that never was.
     Forbid {
@@ -245,72 +252,186 @@ enum Asked {
 
 fn asked() -> impl Strategy<Value = Vec<Asked>> {
     let one = prop_oneof![
-        6 => (prop_oneof![4 => Just(0usize), 1 => 0usize..4], option::of(1u64..6))
-            .prop_map(|(behind, term)| Asked::Write { behind, term }),
+        6 => (0usize..5, option::of(1u64..6), any::<bool>())
+            .prop_map(|(behind, term, sent)| Asked::Write { behind, term, sent }),
+        8 => Just(Asked::Fitting),
+        4 => any::<usize>().prop_map(Asked::Again),
         1 => (1u64..6).prop_map(Asked::Seal),
-        1 => (any::<usize>(), 0u64..4).prop_map(|(made, later)| Asked::Forbid { made, later }),
+        2 => (any::<usize>(), 0u64..4).prop_map(|(made, later)| Asked::Forbid { made, later }),
     ];
-    vec(one, 1..80)
+    vec(one, 1..120)
 }
 
 fn fence_of(number: u64) -> Fence {
     Fence { resource: build::key(), term: Term { recovery: 0, number }, tenure: WriteId([9; 32]) }
 }
 
-/// Everything that was made, and the states that were passed through.
-fn run(asked: &[Asked]) -> (Vec<Write>, Vec<RegisterState>) {
-    let mut writes: Vec<Write> = Vec::new();
-    let mut states = vec![RegisterState::default()];
-    for (n, asked) in (1u64..).zip(asked) {
-        let now = states.last().unwrap().clone();
-        let next = match asked {
-            Asked::Write { behind, term } => {
-                let id = now.recent.get(*behind).copied();
-                let parent = id.and_then(|id| writes.iter().find(|write| write.id() == id).cloned());
-                let mut write = build::write(n, &parent.iter().collect::<Vec<_>>());
-                write.fence = term.map(fence_of);
-                writes.push(write.clone());
-                let mut stamps = Stamps::default();
-                stamps.insert(Arc::new(tanist::core::stamp::SignedStamp::new(
-                    tanist::core::stamp::Stamp {
-                        format: 1,
-                        cluster: build::CLUSTER,
-                        object: write.object(),
-                        write: write.id(),
-                        config_epoch: 1,
-                        policy_revision: 1,
-                        actor: build::actor(0),
-                        previous: n - 1,
-                        counter: n,
-                        past: tanist::core::events::Past::new(),
-                    },
-                    build::no_proof(),
-                )));
-                let signed = Arc::new(SignedWrite::new(write.clone(), build::no_proof(), None));
-                match now.standing(&write, write.id(), None) {
-                    Standing::Open => now.apply(Version { signed, stamps }),
-                    _ => continue,
+/// What happened to a register, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Event {
+    Applied(WriteId),
+    Sealed(Term),
+    Forbidden(WriteId),
+}
+
+/// Everything that was made, the states that were passed through, and what happened.
+#[derive(Default)]
+struct Run {
+    writes: Vec<Write>,
+    states: Vec<RegisterState>,
+    events: Vec<Event>,
+}
+
+impl Run {
+    fn of(asked: &[Asked]) -> Run {
+        let mut run = Run { states: vec![RegisterState::default()], ..Run::default() };
+        for (n, asked) in (1u64..).zip(asked) {
+            run.step(n, asked);
+        }
+        run
+    }
+
+    fn now(&self) -> RegisterState {
+        self.states.last().unwrap().clone()
+    }
+
+    fn step(&mut self, n: u64, asked: &Asked) {
+        let now = self.now();
+        let made = |at: usize| self.writes.get(at % self.writes.len().max(1)).cloned();
+        match asked {
+            Asked::Write { behind, term, sent } => {
+                let at = self.writes.len().checked_sub(1 + behind);
+                let parent = at.map(|at| self.writes[at].clone());
+                let write = self.make(n, parent.as_ref(), *term);
+                if *sent {
+                    self.submit(n, &write);
                 }
             }
-            Asked::Seal(number) if now.fences(Some(&fence_of(*number)), None).is_none() => {
-                now.seal(&fence_of(*number))
+            Asked::Fitting => {
+                let current = now.current().map(|id| self.write(id).clone());
+                let write = self.make(n, current.as_ref(), now.bound.map(|bound| bound.term.number));
+                self.submit(n, &write);
             }
-            Asked::Seal(_) => continue,
-            Asked::Forbid { made, later } => {
-                let write = writes.get(*made % writes.len().max(1));
-                let (generation, id) = write.map_or((now.generation + later, WriteId([7; 32])), |write| {
-                    (write.generation, write.id())
-                });
-                now.forbid(generation, id).unwrap()
+            Asked::Again(at) => {
+                if let Some(write) = made(*at) {
+                    self.submit(n, &write);
+                }
             }
-        };
-        states.push(next);
+            Asked::Seal(number) => {
+                if now.fences(Some(&fence_of(*number)), None).is_none() {
+                    self.states.push(now.seal(&fence_of(*number)));
+                    self.events.push(Event::Sealed(fence_of(*number).term));
+                }
+            }
+            Asked::Forbid { made: at, later } => {
+                let (generation, id) = made(*at)
+                    .map_or((now.generation + later, WriteId([7; 32])), |write| {
+                        (write.generation, write.id())
+                    });
+                self.states.push(now.forbid(generation, id).unwrap());
+                // At or below the current generation it is decided already, whichever way.
+                if generation > now.generation {
+                    self.events.push(Event::Forbidden(id));
+                }
+            }
+        }
     }
-    (writes, states)
+
+    fn make(&mut self, n: u64, parent: Option<&Write>, term: Option<u64>) -> Write {
+        let mut write = build::write(n, &Vec::from_iter(parent));
+        write.fence = term.map(fence_of);
+        self.writes.push(write.clone());
+        write
+    }
+
+    fn submit(&mut self, n: u64, write: &Write) {
+        let now = self.now();
+        if now.standing(write, write.id(), None) != Standing::Open {
+            return;
+        }
+        let stamp = Stamp {
+            format: 1,
+            cluster: build::CLUSTER,
+            object: write.object(),
+            write: write.id(),
+            config_epoch: 1,
+            policy_revision: 1,
+            actor: build::actor(0),
+            previous: n - 1,
+            counter: n,
+            past: Past::new(),
+        };
+        let mut stamps = Stamps::default();
+        stamps.insert(Arc::new(SignedStamp::new(stamp, build::no_proof())));
+        let signed = Arc::new(SignedWrite::new(write.clone(), build::no_proof(), None));
+        self.states.push(now.apply(Version { signed, stamps }));
+        self.events.push(Event::Applied(write.id()));
+    }
+
+    fn write(&self, id: WriteId) -> &Write {
+        self.writes.iter().find(|write| write.id() == id).unwrap()
+    }
+
+    /// What the events break, told without looking at any state.
+    fn broken(&self) -> Option<String> {
+        let (mut applied, mut forbidden) = (Vec::new(), BTreeSet::new());
+        let mut highest: Option<Term> = None;
+        for event in &self.events {
+            match event {
+                Event::Forbidden(id) => {
+                    forbidden.insert(*id);
+                }
+                Event::Sealed(term) => {
+                    if highest > Some(*term) {
+                        return Some("a seal of a lower term".to_owned());
+                    }
+                    highest = Some(*term);
+                }
+                Event::Applied(id) => {
+                    let write = self.write(*id);
+                    let term = write.fence.as_ref().map(|fence| fence.term);
+                    if applied.contains(id) {
+                        return Some("applied twice".to_owned());
+                    }
+                    if forbidden.contains(id) {
+                        return Some("applied after it was forbidden".to_owned());
+                    }
+                    if term < highest {
+                        return Some("applied under a lower term, or none".to_owned());
+                    }
+                    if write.parents != Vec::from_iter(applied.last().copied()) {
+                        return Some("applied over a version that it did not name".to_owned());
+                    }
+                    highest = term;
+                    applied.push(*id);
+                }
+            }
+        }
+        None
+    }
 }
 
 fn is_final(standing: &Standing) -> bool {
     matches!(standing, Standing::Applied | Standing::Refused | Standing::Fenced(_) | Standing::Expired)
+}
+
+/// Whether somebody was told once that the write was, or was not, applied, and then otherwise.
+fn contradicted(run: &Run, write: &Write) -> bool {
+    let was = run.events.contains(&Event::Applied(write.id()));
+    run.states
+        .iter()
+        .scan(false, |decided, state| {
+            let now = state.standing(write, write.id(), None);
+            let wrong = match now {
+                Standing::Applied => !was,
+                Standing::Refused | Standing::Fenced(_) => was,
+                Standing::Expired => false,
+                Standing::Open | Standing::Ahead => *decided,
+            };
+            *decided |= is_final(&now);
+            Some(wrong)
+        })
+        .any(|wrong| wrong)
 }
 
 proptest! {
@@ -328,37 +449,23 @@ proptest! {
         prop_assert_eq!(Certificate::from_text(&certificate.to_text()), Ok(certificate));
     }
 
-    /// P3, P5, P7: what was once said of a write for good is never contradicted; of the writes of one
-    /// generation one is applied at most; terms only rise; and every state has a valid form.
+    /// P3, P7: what is applied names what was applied before it, is under the highest term, was not
+    /// forbidden, and is applied once; and every state has a valid form.
     #[test]
-    fn p5_what_was_final_of_a_write_stays_final(asked in asked()) {
-        let (writes, states) = run(&asked);
-        for state in &states {
+    fn p3_p7_applied_writes_are_one_chain_of_rising_terms(asked in asked()) {
+        let run = Run::of(&asked);
+        for state in &run.states {
             prop_assert_eq!(state.check(), Ok(()));
         }
-        for pair in states.windows(2) {
-            let term = |state: &RegisterState| state.bound.as_ref().map(|bound| bound.term);
-            prop_assert!(term(&pair[0]) <= term(&pair[1]));
-        }
-        for write in &writes {
-            let mut before: Option<Standing> = None;
-            for state in &states {
-                let now = state.standing(write, write.id(), None);
-                if let Some(before) = &before {
-                    let applied = *before == Standing::Applied;
-                    prop_assert!(is_final(&now), "{before:?}, then {now:?}");
-                    prop_assert!(!applied || matches!(now, Standing::Applied | Standing::Expired));
-                    prop_assert!(applied || now != Standing::Applied, "{before:?}, then {now:?}");
-                }
-                if is_final(&now) {
-                    before = Some(now);
-                }
-            }
-        }
-        let last = states.last().unwrap();
-        let mut generations = BTreeSet::new();
-        for write in writes.iter().filter(|write| last.standing(write, write.id(), None) == Standing::Applied) {
-            prop_assert!(generations.insert(write.generation), "two writes of one generation are applied");
+        prop_assert_eq!(run.broken(), None);
+    }
+
+    /// P5: what was once said of a write for good is true, and is never contradicted.
+    #[test]
+    fn p5_what_was_final_of_a_write_stays_final(asked in asked()) {
+        let run = Run::of(&asked);
+        for write in &run.writes {
+            prop_assert!(!contradicted(&run, write), "{write:?}");
         }
     }
 
