@@ -1,7 +1,8 @@
 //! `certificates.json`: certificates, what they prove, and every way in which one proves nothing.
 
 use serde_json::{Value, json};
-use tanist::core::authority::{Authority, FencedMessage, Gate, Refusal};
+use tanist::core::armor;
+use tanist::core::authority::{Authority, CLUSTER_TITLE, FencedMessage, Gate, Refusal};
 use tanist::core::certificate::{CERTIFICATE_FORMAT, Certificate, NotProven};
 use tanist::core::chain::{Chain, ConfigChange, Decided, Voters};
 use tanist::core::codec;
@@ -49,6 +50,9 @@ fn reason(refusal: &Refusal) -> &'static str {
         Refusal::Resource(_) => "resource",
     }
 }
+
+/// What is changed of a vote before it is signed, by who votes.
+type Forgery<'a> = &'a dyn Fn(usize, &mut TenureVote);
 
 struct Certificates {
     world: World,
@@ -130,6 +134,7 @@ fn certificates() {
     let short = Certificate { voters: c.voters()[..1].to_vec(), ..later.clone() };
     c.judge("a carried chain shorter than the pinned one", (2, 2), &short, None);
 
+    pins(&c, &founding, &later);
     forged_votes(&mut c, &second);
     other_tenures(&mut c, &first, &second, &resigned);
     memberships(&mut c, &founding, &later);
@@ -137,6 +142,27 @@ fn certificates() {
     gates(&mut c);
     encodings(&mut c, &later);
     c.file.check();
+}
+
+/// What is pinned can be a file, grows with what certificates prove, and can be kept.
+fn pins(c: &Certificates, founding: &Certificate, later: &Certificate) {
+    let file = armor::write(CLUSTER_TITLE, &codec::encode(&c.voters()[0]));
+    let mut authority = Authority::from_cluster_file(&file).unwrap();
+    assert_eq!((authority.cluster(), authority.floor()), (c.world.cluster(), 1));
+    assert!(authority.verify(founding).is_ok());
+    authority.adopt(later).unwrap();
+    assert_eq!((authority.voters(), authority.floor()), (c.voters(), 2));
+    assert!(matches!(authority.verify(founding), Err(Refusal::Floor { epoch: 1, floor: 2 })));
+    let kept = Authority::pin(authority.voters()).unwrap();
+    assert_eq!(kept.verify(later), authority.verify(later));
+    assert!(Authority::pin([]).is_err() && Authority::pin(c.voters().into_iter().skip(1)).is_err());
+    assert!(
+        Authority::pin(c.world.entries.iter().take(2).cloned()).is_err(),
+        "a policy entry is no membership"
+    );
+    for bad in [later.to_text(), file.replace("cluster-1", "cluster-2"), file[..file.len() / 2].to_owned()] {
+        assert!(Authority::from_cluster_file(&bad).is_err());
+    }
 }
 
 fn forged_votes(c: &mut Certificates, owned: &Owned) {
@@ -166,7 +192,7 @@ fn forged_votes(c: &mut Certificates, owned: &Owned) {
     };
     let first_hash = c.world.voters_entry(1);
     let other = c.world.tenure("billing", 9, None).write.id();
-    let changes: [(&str, &dyn Fn(usize, &mut TenureVote)); 7] = [
+    let changes: [(&str, Forgery<'_>); 7] = [
         ("votes at two ballots", &|n, vote| vote.ballot.counter += n as u64),
         ("votes at two proposers' ballots", &|n, vote| vote.ballot.actor.0[0] ^= n as u8),
         ("votes at another ballot", &|_, vote| vote.ballot.counter += 1),

@@ -20,6 +20,9 @@ use crate::support::{File, hex, shown};
 use crate::versions::reason;
 use crate::world::{World, author_proof, client, guest, key_of, node};
 
+/// What is said otherwise in a seal.
+type Change<'a> = &'a dyn Fn(&mut Seal);
+
 struct Ownership {
     world: World,
     file: File,
@@ -347,7 +350,7 @@ fn seals(o: &mut Ownership, owned: &Owned) {
     o.seal("a seal signed by another key", &good, &forged, (&me, Some(&proof)), Some("fence"));
     let carts = o.world.carts;
     let resources = NamespaceId::resources(o.world.cluster());
-    let changes: [(&str, &dyn Fn(&mut Seal), &str); 7] = [
+    let changes: [(&str, Change<'_>, &str); 7] = [
         ("a seal of a resource", &|seal| seal.namespace = resources, "mode"),
         ("a seal of another key", &|seal| seal.key = resource("other"), "fence"),
         ("a seal of another term", &|seal| seal.fence.term.number = 3, "fence"),
