@@ -11,8 +11,13 @@ const LINE: usize = 76;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotArmored {
     /// Another first line.
-    #[error("the first line is not `{0}`")]
-    Title(&'static str),
+    #[error("it begins with {found:?}, not with `{expected}`")]
+    Title {
+        /// What it is.
+        found: String,
+        /// What it should be.
+        expected: &'static str,
+    },
     /// Something else than base64.
     #[error("after the first line comes base64, and nothing else")]
     Digits,
@@ -41,7 +46,8 @@ pub fn read(title: &'static str, text: &str) -> Result<Vec<u8>, NotArmored> {
     }
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     if first.trim_end() != title {
-        return Err(NotArmored::Title(title));
+        // A key's file says in its first line only that it is one.
+        return Err(NotArmored::Title { found: first.chars().take(40).collect(), expected: title });
     }
     let digits: Vec<u8> = rest.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     BASE64.decode(&digits).map_err(|_| NotArmored::Digits)
@@ -59,7 +65,8 @@ mod tests {
             assert!(text.lines().all(|line| line.len() <= LINE));
             assert_eq!(read("title", &text), Ok(bytes.clone()));
             assert_eq!(read("title", &text.replace('\n', "\r\n")), Ok(bytes));
-            assert_eq!(read("other", &text), Err(NotArmored::Title("other")));
+            let other = NotArmored::Title { found: "title".to_owned(), expected: "other" };
+            assert_eq!(read("other", &text), Err(other));
         }
         assert_eq!(read("title", "title\nAAAA!"), Err(NotArmored::Digits));
         assert_eq!(read("title", &"A".repeat(2 * limits::FRAME_LEN + 1)), Err(NotArmored::TooLong));

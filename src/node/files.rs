@@ -5,20 +5,18 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use data_encoding::{BASE64, HEXLOWER};
+use data_encoding::HEXLOWER;
 use ed25519_dalek::SigningKey;
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, KeypairBytes};
 
+use crate::core::armor;
+use crate::core::authority::CLUSTER_TITLE;
 use crate::core::chain::Decided;
 use crate::core::cluster::Configuration;
 use crate::core::codec;
 use crate::core::identity::SecretKey;
 
-/// The first line of a cluster file.
-const CLUSTER: &str = "tanist-cluster-1";
-/// Characters in a line of base64.
-const LINE: usize = 76;
 /// Nobody but the owner may look.
 const SECRET_MODE: u32 = 0o600;
 /// Far more than any of these files has.
@@ -99,13 +97,7 @@ pub fn save_key(path: &Path, key: &SecretKey) -> Result<(), FileError> {
 /// Reads the entry that founded a cluster, and checks it.
 pub fn load_cluster(path: &Path) -> Result<Decided, FileError> {
     let refused = |why: &dyn ToString| FileError::content(path, "a cluster file", why.to_string());
-    let text = read_text(path)?;
-    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    if first.trim_end() != CLUSTER {
-        return Err(refused(&format!("it begins with {:?}, not with `{CLUSTER}`", shortened(first))));
-    }
-    let digits: Vec<u8> = rest.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    let bytes = BASE64.decode(&digits).map_err(|error| refused(&error))?;
+    let bytes = armor::read(CLUSTER_TITLE, &read_text(path)?).map_err(|error| refused(&error))?;
     let genesis: Decided = codec::decode(&bytes).map_err(|error| refused(&error))?;
     Configuration::found(genesis.clone()).map_err(|error| refused(&error))?;
     Ok(genesis)
@@ -113,13 +105,7 @@ pub fn load_cluster(path: &Path) -> Result<Decided, FileError> {
 
 /// Writes the entry that founded a cluster to a file that must not exist.
 pub fn save_cluster(path: &Path, genesis: &Decided) -> Result<(), FileError> {
-    let mut text = format!("{CLUSTER}\n");
-    let mut digits = BASE64.encode(&codec::encode(genesis));
-    while !digits.is_empty() {
-        let rest = digits.split_off(digits.len().min(LINE));
-        text.extend([&digits, "\n"]);
-        digits = rest;
-    }
+    let text = armor::write(CLUSTER_TITLE, &codec::encode(genesis));
     write_new(path, text.as_bytes(), 0o644)
 }
 
@@ -142,10 +128,6 @@ pub(super) fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), File
     let failed = || FileError::io("write", path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed())?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed())
-}
-
-fn shortened(line: &str) -> String {
-    line.chars().take(40).collect()
 }
 
 #[cfg(test)]
@@ -179,7 +161,7 @@ mod tests {
         assert!(error.contains("odd is not an ed25519 key"), "{error}");
         let error = load_cluster(&path).unwrap_err().to_string();
         assert!(error.contains("begins with \"hello\""), "{error}");
-        fs::write(&path, format!("{CLUSTER}\nAAAA\n")).unwrap();
+        fs::write(&path, format!("{CLUSTER_TITLE}\nAAAA\n")).unwrap();
         assert!(matches!(load_cluster(&path), Err(FileError::Content { .. })));
         let missing = load_cluster(&dir.path().join("none")).unwrap_err().to_string();
         assert!(missing.starts_with("cannot read "), "{missing}");
