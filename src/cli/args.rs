@@ -38,6 +38,10 @@ pub(super) struct Global {
     /// Send everything to this node, by name or id
     #[arg(long, global = true, value_name = "NODE", help_heading = "Everywhere")]
     pub(super) at: Option<String>,
+    /// Write as the owner of a resource: the file of `elect --fence`. In linearizable namespaces writes
+    /// take the file that TANIST_FENCE names, too; `get` seals the key only with this flag
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
+    pub(super) fenced_by: Option<PathBuf>,
     /// Write results to stdout, and errors to stderr, as JSON
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub(super) json: bool,

@@ -18,7 +18,9 @@
 //! ```
 //!
 //! ```text
-//! client     connect, open namespaces          siblings   the handle of a namespace
+//! client     connect, open namespaces          space      the handle of a namespace
+//! siblings   merges                            linearizable   registers
+//! fence      what an owner writes with
 //! get        reads                             write      create, replace, delete
 //! update     read, compute, write, again       list       keys, keys with siblings
 //! prepare    signed writes that can be saved   settle     submit, outcome, settle
@@ -46,12 +48,13 @@ mod error;
 #[cfg(feature = "client")]
 mod exchange;
 #[cfg(feature = "client")]
-#[allow(dead_code, reason = "its users come next")]
 mod fence;
 #[cfg(feature = "client")]
 mod get;
 #[cfg(feature = "client")]
 mod identity;
+#[cfg(feature = "client")]
+mod linearizable;
 #[cfg(feature = "client")]
 mod list;
 #[cfg(feature = "client")]
@@ -66,6 +69,8 @@ pub mod resolvers;
 mod settle;
 #[cfg(feature = "client")]
 mod siblings;
+#[cfg(feature = "client")]
+mod space;
 #[cfg(feature = "client")]
 mod ticket;
 #[cfg(feature = "client")]
@@ -93,14 +98,16 @@ pub use self::{
         AdminError, ConnectError, IdentityError, ListError, OpenError, OutcomeError, ReadError, TicketError,
         Unknown, UpdateError, WriteError,
     },
-    fence::FenceKey,
+    fence::{FenceError, FenceKey},
     get::Get,
     identity::Identity,
+    linearizable::Linearizable,
     list::{List, Listed, Listing},
     prepare::{Prepared, Receipt, ReceiptError},
     reading::{Conflict, Head, Reading, Resolution, Sibling, Unresolved},
     settle::Outcome,
     siblings::Siblings,
+    space::Space,
     ticket::Ticket,
     update::{Change, Updated},
     version::{Basis, BasisError, Causality, NotAVersion, Version, Versions},
