@@ -27,10 +27,12 @@
 //! reading    what was read                     version    how it is named
 //! resolvers  ready-made callbacks              admin      namespaces and grants
 //! attempt    which replica is asked when (sans-IO, also without the feature `client`)
+//! owner      renewals and the deadline of an owner (sans-IO, too)
 //! exchange   drives the attempts over the network: peers, config, check
 //! ```
 
 pub mod attempt;
+pub mod owner;
 
 #[cfg(feature = "client")]
 mod admin;
