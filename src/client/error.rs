@@ -2,6 +2,7 @@
 //! it is safe to try again.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::attempt::Verdict;
 use super::client::Client;
@@ -11,8 +12,10 @@ use crate::core::chain::Mode;
 use crate::core::cluster::ConfigError;
 use crate::core::codec::DecodeError;
 use crate::core::limits;
+use crate::core::identity::PublicKey;
 use crate::core::object::{InvalidKey, InvalidNamespaceName};
 use crate::core::register::Bound;
+use crate::core::write::Term;
 use crate::transport::EndpointError;
 use crate::wire::client::Failure;
 use crate::wire::registry::Reply;
@@ -218,6 +221,31 @@ pub enum UpdateError {
     /// The write failed or its outcome is unknown: see there.
     #[error(transparent)]
     Write(#[from] WriteError),
+}
+
+/// A campaign did not end in an ownership.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CampaignError {
+    /// Somebody else owns the resource, and did not let go of it in time.
+    #[error("owned by {by}, term {term}, for {:.1} s more without a renewal", .left.as_secs_f32())]
+    Owned {
+        /// Whose tenure it is.
+        by: PublicKey,
+        /// Its term.
+        term: Term,
+        /// About how long its lease still runs if it is not renewed.
+        left: Duration,
+    },
+    /// Too few voters could be reached in time. A tenure that was submitted may yet be chosen; as nobody
+    /// renews it, its lease runs out.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// A resignation may have been taken, or may yet be.
+    #[error("not known: {0}")]
+    Unknown(String),
+    /// This identity may not campaign, or the resource could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 /// A listing is not complete. Nothing changed; safe to retry.

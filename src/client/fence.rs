@@ -90,6 +90,10 @@ impl FenceKey {
     }
 
 
+    pub(super) fn secret(&self) -> &SecretKey {
+        &self.key
+    }
+
     /// What a fenced write names.
     pub(super) fn fence(&self) -> Fence {
         Fence { resource: self.resource().clone(), term: self.term(), tenure: self.proof.signed.id() }

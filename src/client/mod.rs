@@ -68,11 +68,15 @@ mod reading;
 #[cfg(feature = "client")]
 pub mod resolvers;
 #[cfg(feature = "client")]
+mod resource;
+#[cfg(feature = "client")]
 mod settle;
 #[cfg(feature = "client")]
 mod siblings;
 #[cfg(feature = "client")]
 mod space;
+#[cfg(feature = "client")]
+mod tenure;
 #[cfg(feature = "client")]
 mod ticket;
 #[cfg(feature = "client")]
@@ -97,7 +101,7 @@ pub use self::{
     admin::Admin,
     client::{Builder, Client},
     error::{
-        AdminError, ConnectError, IdentityError, ListError, OpenError, OutcomeError, ReadError, TicketError,
+        AdminError, CampaignError, ConnectError, IdentityError, ListError, OpenError, OutcomeError, ReadError, TicketError,
         Unknown, UpdateError, WriteError,
     },
     fence::{FenceError, FenceKey},
@@ -107,9 +111,11 @@ pub use self::{
     list::{List, Listed, Listing},
     prepare::{Prepared, Receipt, ReceiptError},
     reading::{Conflict, Head, Reading, Resolution, Sibling, Unresolved},
+    resource::{InvalidLease, Lease, Observation, Resource},
     settle::Outcome,
     siblings::Siblings,
     space::Space,
+    tenure::Tenure,
     ticket::Ticket,
     update::{Change, Updated},
     version::{Basis, BasisError, Causality, NotAVersion, Version, Versions},

@@ -88,8 +88,8 @@ pub struct Owner {
 enum Standing {
     /// The campaign is under way.
     Candidate,
-    /// It won, and may not act before a renewal counted.
-    Late,
+    /// It won, and may not act before a renewal counted. If none does until then it gives up.
+    Late { until: u64 },
     /// It may act until the deadline.
     Owner,
     Over,
@@ -138,7 +138,7 @@ impl Owner {
             acts.push(Act::Owned);
             self.next_renewal = now_ms + self.period();
         } else {
-            self.standing = Standing::Late;
+            self.standing = Standing::Late { until: now_ms + u64::from(self.office.lease_ms) };
             self.renew(now_ms, &mut acts);
         }
         self.wake(&mut acts);
@@ -171,7 +171,7 @@ impl Owner {
             self.deadline = self.deadline.max(at + trusted(self.office.lease_ms));
             // What was sent before it says nothing new.
             self.sent.retain(|older, _| *older >= sequence);
-            if self.standing == Standing::Late && now_ms < self.deadline {
+            if matches!(self.standing, Standing::Late { .. }) && now_ms < self.deadline {
                 self.standing = Standing::Owner;
                 acts.push(Act::Owned);
             }
@@ -208,7 +208,7 @@ impl Owner {
     /// Time has passed.
     pub fn on_tick(&mut self, now_ms: u64) -> Vec<Act> {
         let mut acts = self.check(now_ms);
-        let renews = matches!(self.standing, Standing::Owner | Standing::Late);
+        let renews = matches!(self.standing, Standing::Owner | Standing::Late { .. });
         if renews && now_ms >= self.next_renewal {
             self.renew(now_ms, &mut acts);
         }
@@ -233,7 +233,12 @@ impl Owner {
 
     /// Past the deadline of a tenure that acted it is over.
     fn check(&mut self, now_ms: u64) -> Vec<Act> {
-        if self.standing == Standing::Owner && now_ms >= self.deadline {
+        let over = match self.standing {
+            Standing::Owner => now_ms >= self.deadline,
+            Standing::Late { until } => now_ms >= until,
+            Standing::Candidate | Standing::Over => false,
+        };
+        if over {
             self.standing = Standing::Over;
             return vec![Act::Lost];
         }
@@ -264,7 +269,7 @@ impl Owner {
     fn wake(&self, acts: &mut Vec<Act>) {
         let at = match self.standing {
             Standing::Owner => self.next_renewal.min(self.deadline),
-            Standing::Late => self.next_renewal,
+            Standing::Late { until } => self.next_renewal.min(until),
             Standing::Candidate | Standing::Over => return,
         };
         acts.push(Act::WakeAt(at));
