@@ -6,6 +6,9 @@
 mod cart;
 #[path = "../examples/counter.rs"]
 mod counter;
+#[allow(dead_code, reason = "its main makes a folder, and so does its test")]
+#[path = "../examples/fenced_dir.rs"]
+mod fenced_dir;
 
 #[test]
 fn a_cart_is_merged_after_a_partition() {
@@ -15,4 +18,9 @@ fn a_cart_is_merged_after_a_partition() {
 #[test]
 fn a_counter_counts() {
     counter::main().unwrap();
+}
+
+#[test]
+fn an_owner_of_the_past_changes_no_file() {
+    fenced_dir::run(tempfile::tempdir().unwrap().path()).unwrap();
 }

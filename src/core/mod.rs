@@ -1,6 +1,8 @@
 //! What the protocol talks about: hashes, identities, writes, stamps, versions, siblings and the
 //! cluster's configuration. Nothing in here waits, reads a clock or draws a random number.
 
+pub mod armor;
+pub mod authority;
 pub mod certificate;
 pub mod chain;
 pub mod cluster;

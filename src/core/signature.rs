@@ -26,6 +26,8 @@ pub(crate) const RENEWAL: &[u8] = b"tanist v1 renewal\0";
 pub(crate) const FENCE: &[u8] = b"tanist v1 fence\0";
 /// The start of what a tenure key signs to seal a key.
 pub(crate) const SEAL: &[u8] = b"tanist v1 seal\0";
+/// The start of what a tenure key signs for a store outside that is fenced by certificates.
+pub(crate) const FENCED_MESSAGE: &[u8] = b"tanist v1 fenced message\0";
 
 /// A signature over a batch, and one item's path to its root.
 ///

@@ -265,6 +265,9 @@ impl<'a> Verifier<'a> {
         proof: Option<&TenureProof>,
     ) -> Result<Verified<Submission>, Rejection> {
         let write = submission.signed.write();
+        if self.is_of_resources(write.namespace) {
+            return Err(Rejection::Mode);
+        }
         let mode = self.mode(write.namespace)?;
         if mode == Mode::Siblings && (write.fence.is_some() || submission.signed.fence().is_some()) {
             return Err(Rejection::Fenced);
@@ -319,7 +322,7 @@ impl<'a> Verifier<'a> {
         sealer: &PublicKey,
         proof: Option<&TenureProof>,
     ) -> Result<Verified<Seal>, Rejection> {
-        if self.mode(seal.namespace)? != Mode::Linearizable {
+        if self.is_of_resources(seal.namespace) || self.mode(seal.namespace)? != Mode::Linearizable {
             return Err(Rejection::Mode);
         }
         if seal.cluster != self.config.cluster() {
@@ -442,6 +445,13 @@ impl<'a> Verifier<'a> {
         }
         let namespace = self.config.policy().namespace_by_id(id).filter(|n| n.dropped.is_none());
         namespace.map(|namespace| namespace.policy.mode).ok_or(Rejection::UnknownNamespace)
+    }
+
+    /// Whether it is the namespace of resources. Only campaigns change those: a write that came another
+    /// way would take ownership without asking whether a lease runs, or at a term of its own choice
+    /// (attack 17), and a seal would bind the resource itself.
+    fn is_of_resources(&self, id: NamespaceId) -> bool {
+        id == NamespaceId::resources(self.config.cluster())
     }
 
     /// Whether the keys of a namespace, dropped or not, are registers.

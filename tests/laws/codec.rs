@@ -5,11 +5,14 @@ use data_encoding::HEXLOWER;
 use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tanist::core::certificate::Certificate;
 use tanist::core::chain::{Decided, Entry, Vote};
 use tanist::core::codec;
 use tanist::core::events::Past;
+use tanist::core::register::RegisterState;
 use tanist::core::signature::Proof;
 use tanist::core::stamp::{SignedStamp, Stamp};
+use tanist::core::tenure::{Renewal, Seal, Tenure, TenureProof, TenureVote};
 use tanist::core::version::{SignedWrite, Version};
 use tanist::core::write::Write;
 use tanist::wire::frame::Frame;
@@ -20,8 +23,11 @@ use crate::merge::config;
 /// Every hexadecimal text of at least ten bytes in the committed vectors: real encodings to start from.
 fn samples() -> Vec<Vec<u8>> {
     let files = [
+        include_str!("../../proto-docs/vectors/certificates.json"),
         include_str!("../../proto-docs/vectors/chains.json"),
         include_str!("../../proto-docs/vectors/frames.json"),
+        include_str!("../../proto-docs/vectors/ownership.json"),
+        include_str!("../../proto-docs/vectors/registers.json"),
         include_str!("../../proto-docs/vectors/stamps.json"),
         include_str!("../../proto-docs/vectors/versions.json"),
         include_str!("../../proto-docs/vectors/writes.json"),
@@ -94,6 +100,13 @@ fn try_all(bytes: &[u8]) -> usize {
         + one_form::<Entry>(bytes)
         + one_form::<Decided>(bytes)
         + one_form::<Vote>(bytes)
+        + one_form::<RegisterState>(bytes)
+        + one_form::<Tenure>(bytes)
+        + one_form::<TenureProof>(bytes)
+        + one_form::<TenureVote>(bytes)
+        + one_form::<Renewal>(bytes)
+        + one_form::<Seal>(bytes)
+        + one_form::<Certificate>(bytes)
         + frames(bytes)
 }
 

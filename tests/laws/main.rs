@@ -11,3 +11,4 @@ mod codec;
 mod history;
 mod merge;
 mod messages;
+mod registers;

@@ -26,12 +26,13 @@ use tanist::wire::registry::{PeerMessage, Reply, Request};
 use tanist::wire::values::Values;
 
 use crate::merge::config as cases;
+use crate::registers;
 
-fn hash() -> impl Strategy<Value = Hash> {
+pub(crate) fn hash() -> impl Strategy<Value = Hash> {
     any::<[u8; 32]>().prop_map(Hash)
 }
 
-fn id() -> impl Strategy<Value = WriteId> {
+pub(crate) fn id() -> impl Strategy<Value = WriteId> {
     any::<[u8; 32]>().prop_map(WriteId)
 }
 
@@ -39,20 +40,20 @@ fn ids() -> impl Strategy<Value = Vec<WriteId>> {
     vec(id(), 0..4)
 }
 
-fn key() -> impl Strategy<Value = Key> {
+pub(crate) fn key() -> impl Strategy<Value = Key> {
     prop_oneof![vec(any::<u8>(), 1..20), vec(any::<u8>(), 1024)]
         .prop_map(|bytes| Key::try_from(bytes).unwrap())
 }
 
-fn place() -> impl Strategy<Value = (NamespaceId, Key)> {
+pub(crate) fn place() -> impl Strategy<Value = (NamespaceId, Key)> {
     (any::<[u8; 32]>().prop_map(NamespaceId), key())
 }
 
-fn public_key() -> impl Strategy<Value = PublicKey> {
+pub(crate) fn public_key() -> impl Strategy<Value = PublicKey> {
     (0u8..4).prop_map(|n| SecretKey::from_seed(&[n; 32]).public())
 }
 
-fn signature() -> impl Strategy<Value = Signature> {
+pub(crate) fn signature() -> impl Strategy<Value = Signature> {
     any::<([u8; 32], [u8; 32])>().prop_map(|(r, s)| Signature([r, s].concat().try_into().unwrap()))
 }
 
@@ -65,7 +66,7 @@ fn body() -> impl Strategy<Value = Body> {
     prop_oneof![Just(Body::Delete), (0u64..=1 << 20, hash()).prop_map(|(len, hash)| Body::Put { len, hash }),]
 }
 
-fn fence() -> impl Strategy<Value = Fence> {
+pub(crate) fn fence() -> impl Strategy<Value = Fence> {
     (key(), any::<u32>(), any::<u64>(), id()).prop_map(|(resource, recovery, number, tenure)| Fence {
         resource,
         term: Term { recovery, number },
@@ -99,7 +100,7 @@ fn write() -> impl Strategy<Value = Write> {
     })
 }
 
-fn signed_write() -> impl Strategy<Value = Arc<SignedWrite>> {
+pub(crate) fn signed_write() -> impl Strategy<Value = Arc<SignedWrite>> {
     (write(), proof(), option::of(signature()))
         .prop_map(|(write, proof, fence)| Arc::new(SignedWrite::new(write, proof, fence)))
 }
@@ -115,7 +116,7 @@ fn past() -> impl Strategy<Value = Past> {
     })
 }
 
-fn stamp() -> impl Strategy<Value = Arc<SignedStamp>> {
+pub(crate) fn stamp() -> impl Strategy<Value = Arc<SignedStamp>> {
     let ids = any::<([u8; 32], [u8; 32], [u8; 16])>();
     (ids, id(), any::<(u64, u64)>(), (0u64..99, 1u64..9), past(), proof()).prop_map(
         |((cluster, object, actor), write, (config_epoch, policy_revision), (previous, len), past, proof)| {
@@ -136,7 +137,7 @@ fn stamp() -> impl Strategy<Value = Arc<SignedStamp>> {
     )
 }
 
-fn stamps() -> impl Strategy<Value = Vec<Arc<SignedStamp>>> {
+pub(crate) fn stamps() -> impl Strategy<Value = Vec<Arc<SignedStamp>>> {
     vec(stamp(), 0..3)
 }
 
@@ -154,7 +155,7 @@ fn versions() -> impl Strategy<Value = Vec<Version>> {
     vec(version(), 0..3)
 }
 
-fn values() -> impl Strategy<Value = Values> {
+pub(crate) fn values() -> impl Strategy<Value = Values> {
     vec(vec(any::<u8>(), 0..40), 0..4).prop_map(|all| all.into_iter().map(Bytes::from).collect())
 }
 
@@ -166,7 +167,7 @@ fn mode() -> impl Strategy<Value = Mode> {
     prop_oneof![Just(Mode::Siblings), Just(Mode::Linearizable)]
 }
 
-fn ballot() -> impl Strategy<Value = Ballot> {
+pub(crate) fn ballot() -> impl Strategy<Value = Ballot> {
     any::<(u64, u64, [u8; 16])>().prop_map(|(config_epoch, counter, actor)| Ballot {
         config_epoch,
         counter,
@@ -214,16 +215,20 @@ fn voters() -> impl Strategy<Value = Voters> {
 }
 
 fn change() -> impl Strategy<Value = ConfigChange> {
-    let namespace = ("[a-z0-9][a-z0-9._-]{0,62}", mode(), option::of(any::<u8>())).prop_map(
-        |(name, mode, write_quorum)| NamespacePolicy { name: name.parse().unwrap(), mode, write_quorum },
-    );
+    let namespace = || {
+        ("[a-z0-9][a-z0-9._-]{0,62}", mode(), option::of(any::<u8>())).prop_map(
+            |(name, mode, write_quorum)| NamespacePolicy { name: name.parse().unwrap(), mode, write_quorum },
+        )
+    };
     prop_oneof![
         voters().prop_map(ConfigChange::Voters),
-        namespace.prop_map(ConfigChange::CreateNamespace),
+        namespace().prop_map(ConfigChange::CreateNamespace),
         any::<[u8; 32]>().prop_map(|id| ConfigChange::DropNamespace(NamespaceId(id))),
         grant().prop_map(ConfigChange::AddGrant),
         grant().prop_map(ConfigChange::RemoveGrant),
         Just(ConfigChange::AdvanceEpoch),
+        (namespace(), key())
+            .prop_map(|(policy, resource)| ConfigChange::CreateOwnedNamespace(policy, resource)),
     ]
 }
 
@@ -236,11 +241,11 @@ fn signed_entry() -> impl Strategy<Value = SignedEntry> {
     )
 }
 
-fn vote() -> impl Strategy<Value = (ActorId, Signature)> {
+pub(crate) fn vote() -> impl Strategy<Value = (ActorId, Signature)> {
     (any::<[u8; 16]>().prop_map(ActorId), signature())
 }
 
-fn decided() -> impl Strategy<Value = Decided> {
+pub(crate) fn decided() -> impl Strategy<Value = Decided> {
     (signed_entry(), ballot(), vec(vote(), 0..4)).prop_map(|(signed, ballot, votes)| Decided {
         signed,
         ballot,
@@ -256,9 +261,12 @@ fn request() -> impl Strategy<Value = Request> {
     let conflict =
         any::<bool>().prop_map(|keep| if keep { c::OnConflict::KeepBoth } else { c::OnConflict::Refuse });
     prop_oneof![
-        (signed_write(), conflict, stamps(), values()).prop_map(|(signed, on_conflict, presented, value)| {
-            c::Submit { signed, on_conflict, presented, tenure: None, value }.into()
-        }),
+        registers::request(),
+        (signed_write(), conflict, stamps(), option::of(registers::proof()), values()).prop_map(
+            |(signed, on_conflict, presented, tenure, value)| {
+                c::Submit { signed, on_conflict, presented, tenure, value }.into()
+            }
+        ),
         (place(), any::<(bool, bool)>()).prop_map(|((namespace, key), (local, history))| c::Read {
             namespace,
             key,
@@ -296,6 +304,7 @@ fn failure() -> impl Strategy<Value = c::Failure> {
         Just(Overloaded),
         Just(DiskFull),
         ".*".prop_map(NotBuilt),
+        Just(NeedsTenure),
     ]
 }
 
@@ -304,6 +313,8 @@ fn reply() -> impl Strategy<Value = Reply> {
         (stamps(), ids()).prop_map(|(stamps, siblings)| c::Submitted::Applied { stamps, siblings }),
         option::of(versions()).prop_map(|current| c::Submitted::Refused { current }),
         any::<(u8, u8)>().prop_map(|(copies, needed)| c::Submitted::Incomplete { copies, needed }),
+        registers::bound().prop_map(c::Submitted::Fenced),
+        Just(c::Submitted::Forgotten),
     ];
     let listed = (version(), any::<(bool, bool)>()).prop_map(|(version, (live, inline))| c::Listed {
         version,
@@ -340,6 +351,7 @@ fn reply() -> impl Strategy<Value = Reply> {
         },
     );
     prop_oneof![
+        registers::reply(),
         submitted.prop_map(Reply::from),
         (vec(listed, 0..3), values(), stamps()).prop_map(|(versions, values, evidence)| c::Versions {
             versions,
@@ -379,6 +391,7 @@ fn peer() -> impl Strategy<Value = PeerMessage> {
     let promised = prop_oneof![accepted_before.prop_map(Ok), ballot().prop_map(Err)];
     let accepted = prop_oneof![vote().prop_map(Ok), ballot().prop_map(Err)];
     prop_oneof![
+        registers::peer(),
         exchange.prop_map(PeerMessage::from),
         exchanged.prop_map(PeerMessage::from),
         (any::<(u64, u16)>(), public_key(), bytes(), values()).prop_map(

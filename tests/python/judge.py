@@ -12,17 +12,23 @@ import sys
 
 import encoding
 import model
+import ownership
+import registers
 import signing
 import wire
 from encoding import Refused, decode, unhex
 
 VECTORS = pathlib.Path(__file__).resolve().parents[2] / "proto-docs" / "vectors"
 FILES = [
-    "chains", "encoding", "frames", "hashing", "placement", "siblings", "signatures", "stamps", "versions", "writes",
+    "certificates", "chains", "encoding", "frames", "hashing", "ownership", "placement", "registers", "siblings",
+    "signatures", "stamps", "versions", "writes",
 ]
 
 # Inputs on which a case's result need not depend, so that a change of them can go unnoticed.
-FREE = {("siblings", "index"), ("siblings", "distrusted"), ("stamps", "parents"), ("stamps", "actor")}
+FREE = {
+    ("siblings", "index"), ("siblings", "distrusted"), ("stamps", "parents"), ("stamps", "actor"),
+    ("registers", "owned_by"), ("registers", "fence"), ("registers", "id"),
+}
 
 
 class Wrong(Exception):
@@ -185,7 +191,8 @@ def judge_versions(case, chains):
     elif kind == "submission":
         presented = [decode(model.SIGNED_STAMP, unhex(stamp)) for stamp in case["presented"]]
         signed = decode(model.SIGNED_WRITE, unhex(case["signed"]))
-        chains[case["chains"]].check_submission(signed, unhex(case["value"]), presented)
+        config, proof = chains[case["chains"]], proof_of(case)
+        ownership.check_submission(config, signed, unhex(case["value"]), presented, proof)
     elif "fields" not in case:
         decode(model.VERSION, long_bytes(case["hex"]))
     else:
@@ -194,6 +201,117 @@ def judge_versions(case, chains):
         same("id", model.write_id(version["signed"][0]), case["id"])
         past = model.union([model.ranges_of(stamp["past"]) for stamp, _ in version["stamps"]])
         same("past", model.shown(past), case["past"])
+
+
+def proof_of(case):
+    return case["tenure"] and decode(ownership.TENURE_PROOF, unhex(case["tenure"]))
+
+
+def judge_registers(case, chains):
+    kind = case["kind"]
+    if kind == "decode":
+        decode(registers.STATE, unhex(case["hex"]))
+        return
+    if kind == "state":
+        state = case["fields"]
+        round_trip(registers.STATE, state, case["encoded"])
+        same("hashed", registers.hashed(state).hex(), case["hashed"])
+        same("hash", registers.state_hash(state), case["hash"])
+        return
+    state = decode(registers.STATE, unhex(case["state"]))
+    if kind == "held":
+        registers.check_held(chains[case["chains"]], state, unhex(case["value"]))
+        return
+    # The hash does not look at proofs, so a change of one shows only here.
+    if state["version"]:
+        write = state["version"]["signed"][0]
+        model.check_signed_write(state["version"]["signed"])
+        for stamp in state["version"]["stamps"]:
+            chains["the example cluster"].check_stamp(stamp, model.object_id(write["namespace"], write["key"]))
+    if kind == "standing":
+        write = decode(model.WRITE, unhex(case["write"]))
+        same("id", model.write_id(write), case["id"])
+        same("hash", registers.state_hash(state), case["hash"])
+        if registers.standing(state, write, case["owned_by"]) != case["standing"]:
+            raise Refused("standing")
+        return
+    if kind == "apply":
+        result = registers.apply(state, decode(model.VERSION, unhex(case["version"])))
+    elif kind == "seal":
+        result = registers.seal(state, decode(model.FENCE, unhex(case["fence"])))
+    else:
+        result = registers.forbid(state, case["generation"], case["id"])
+    if registers.STATE.write(result).hex() != case["result"]:
+        raise Refused("result")
+
+
+def judge_ownership(case, chains):
+    kind = case["kind"]
+    if kind == "decode":
+        decode(ownership.TENURE, unhex(case["hex"]))
+    elif kind == "tenure":
+        tenure, signed = decode(ownership.TENURE, unhex(case["encoded"])), decode(model.SIGNED_WRITE, unhex(case["signed"]))
+        if "fields" in case:
+            round_trip(ownership.TENURE, case["fields"], case["encoded"])
+            same("id", model.write_id(signed[0]), case["id"])
+            model.check_signed_write(signed)
+        ownership.check_tenure(signed, tenure)
+    elif kind in ownership.STATEMENTS:
+        context, form = ownership.STATEMENTS[kind]
+        round_trip(form, case["fields"], case["encoded"])
+        message = context + unhex(case["encoded"])
+        same("message", message.hex(), case["message"])
+        if not signing.verifies(unhex(case["key"]), message, unhex(case["signature"])):
+            raise Refused("signature")
+    else:
+        config = chains[case["chains"]]
+        if kind == "campaign":
+            signed = decode(model.SIGNED_WRITE, unhex(case["signed"]))
+            ownership.check_campaign(config, signed, unhex(case["value"]), proof_of(case))
+        elif kind == "seal":
+            seal = decode(ownership.SEAL_FORM, unhex(case["seal"]))
+            signing.check_key(unhex(case["sealer"]))
+            ownership.check_seal(config, seal, unhex(case["signature"]), case["sealer"], proof_of(case))
+        else:
+            renewal = decode(ownership.RENEWAL_FORM, unhex(case["renewal"]))
+            ownership.check_renewal(config, renewal, unhex(case["key"]), unhex(case["signature"]))
+
+
+def pinned(chain, count):
+    """The configuration that holds the first entries of the voters chain of `chain`, and nothing else."""
+    voters = [entry for entry in chain.decided if entry["signed"]["entry"]["chain"] == "Voters"][:count]
+    config = model.Configuration(voters[0])
+    for decided in voters[1:]:
+        config.extend(decided)
+    return config
+
+
+def judge_certificates(case, chains):
+    kind = case["kind"]
+    if kind == "decode":
+        decode(ownership.CERTIFICATE, unhex(case["hex"]))
+    elif kind == "file":
+        data = ownership.from_text(case["text"])
+        decode(ownership.CERTIFICATE, data)
+        same("certificate", data.hex(), case["certificate"])
+    elif kind == "gate":
+        ownership.admit(case["terms"])
+    elif kind == "message":
+        same("cluster", chains[case["chains"]].cluster, case["cluster"])
+        message = {name: case[name] for name in ("cluster", "tenure", "message")}
+        signed = signing.FENCED_MESSAGE + ownership.MESSAGE_FORM.write(message)
+        same("signed", signed.hex(), case.get("signed", signed.hex()))
+        if not case["key"] or not signing.verifies(unhex(case["key"]), signed, unhex(case["signature"])):
+            raise Refused("message-signature")
+    else:
+        certificate = decode(ownership.CERTIFICATE, unhex(case["certificate"]))
+        if "fields" in case:
+            round_trip(ownership.CERTIFICATE, case["fields"], case["certificate"])
+        config = pinned(chains[case["chains"]], case["pinned"])
+        proven = ownership.verify(config, case["floor"], certificate)
+        if proven["resource"] != case["resource"]:
+            raise Refused("resource")
+        same("proven", proven, case["proven"])
 
 
 def judge_siblings(case, chains):
@@ -214,7 +332,11 @@ def judge_siblings(case, chains):
 def judge_placement(case, chains):
     for member in case["members"]:
         same("score", model.score(member["id"], case["object"]), member["score"])
-    if model.placement(case["members"], case["replicas"], case["object"]) != case["order"]:
+    if "electorate" in case:
+        order = model.electorate(case["electorate"], case["object"])
+    else:
+        order = model.placement(case["members"], case["replicas"], case["object"])
+    if order != case["order"]:
         raise Refused("order")
 
 
@@ -248,8 +370,8 @@ def judge_chains(case, chains):
         same("lengths", list(config.lengths.values()), case["lengths"])
         same("heads", list(config.heads.values()), case["heads"])
         same("write epoch", config.lengths["WriteEpochs"] + 1, case["write_epoch"])
-        names = sorted([one["name"], id] for id, one in config.namespaces.items() if not one["dropped"])
-        same("namespaces", names, sorted(case["namespaces"]))
+        live = [[one["name"], id, one["owned_by"]] for id, one in config.namespaces.items() if not one["dropped"]]
+        same("namespaces", sorted(live), sorted(case["namespaces"]))
     elif kind == "vote":
         message = signing.VOTE + model.VOTE_FORM.write(case["fields"])
         same("message", message.hex(), case["message"])

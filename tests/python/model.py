@@ -93,7 +93,7 @@ VOTERS = Struct(
 NAMESPACE = Struct({"name": NAME, "mode": MODE, "write_quorum": Option(U8)})
 CHANGE = Enum(
     ("Voters", VOTERS), ("CreateNamespace", NAMESPACE), ("DropNamespace", H32), ("AddGrant", GRANT), ("RemoveGrant", GRANT),
-    "AdvanceEpoch",
+    "AdvanceEpoch", ("CreateOwnedNamespace", Tuple(NAMESPACE, KEY)),
 )
 ENTRY = Struct({"format": U8, "chain": CHAIN, "number": U64, "previous": H32, "change": CHANGE})
 BALLOT = Struct({"config_epoch": U64, "counter": U64, "actor": H16})
@@ -224,6 +224,10 @@ def placement(members, replicas, objekt):
     return order
 
 
+def electorate(voters, objekt):
+    return sorted(voters, key=lambda one: (score(one, objekt), one), reverse=True)
+
+
 # Configuration.
 
 
@@ -259,7 +263,7 @@ class Configuration:
         check_voters(voters)
         self.cluster = entry_hash(entry)
         check_admin(genesis["signed"], voters["admins"], self.cluster)
-        self.voters = [voters]
+        self.voters, self.entry_hashes = [voters], [self.cluster]
         self.heads = {"Voters": self.cluster, "Policy": self.cluster, "WriteEpochs": self.cluster}
         self.lengths = {"Voters": 1, "Policy": 0, "WriteEpochs": 0}
         self.namespaces = {}
@@ -284,6 +288,7 @@ class Configuration:
         self.check_votes(decided)
         if chain == "Voters":
             self.voters.append(change["Voters"])
+            self.entry_hashes.append(entry_hash(entry))
         elif chain == "Policy":
             self.apply_policy(kind, change[kind], entry)
         self.lengths[chain] += 1
@@ -293,7 +298,10 @@ class Configuration:
         need(kind not in ("Voters", "AdvanceEpoch"), "policy")
         change = change[kind]
         held = [one["grant"] for one in self.grants if one["removed"] is None]
-        if kind == "CreateNamespace":
+        if kind in ("CreateNamespace", "CreateOwnedNamespace"):
+            owned, change = kind == "CreateOwnedNamespace", change if kind == "CreateNamespace" else change[0]
+            need(change["mode"] == "Linearizable" or not owned, "policy")
+            need(change["mode"] == "Siblings" or change["write_quorum"] is None, "policy")
             need(all(one["dropped"] or one["name"] != change["name"] for one in self.namespaces.values()), "policy")
             need(len(self.namespaces) < POLICY_ITEMS, "policy")
             current = self.voters[-1]
@@ -302,7 +310,7 @@ class Configuration:
         elif kind == "DropNamespace":
             need(change in self.namespaces and not self.namespaces[change]["dropped"], "policy")
         elif kind == "AddGrant":
-            need(change["namespace"] is None or change["namespace"] in self.namespaces, "policy")
+            need(change["namespace"] in (None, self.cluster) or change["namespace"] in self.namespaces, "policy")
             need(len(unhex(change["prefix"])) <= KEY_LEN and change not in held, "policy")
             need(len(self.grants) < POLICY_ITEMS, "policy")
         else:
@@ -310,8 +318,11 @@ class Configuration:
 
     def apply_policy(self, kind, change, entry):
         revision = int(entry["number"])
-        if kind == "CreateNamespace":
-            created = {"name": change["name"], "mode": change["mode"], "created": revision, "dropped": None}
+        if kind in ("CreateNamespace", "CreateOwnedNamespace"):
+            space, owner = (change, None) if kind == "CreateNamespace" else change
+            created = {
+                "name": space["name"], "mode": space["mode"], "owned_by": owner, "created": revision, "dropped": None,
+            }
             self.namespaces[entry_hash(entry)] = created
         elif kind == "DropNamespace":
             self.namespaces[change]["dropped"] = revision
@@ -345,22 +356,39 @@ class Configuration:
         members = self.voters[epoch - 1]["members"]
         return next((one for one in members if actor_id(self.cluster, one["id"], one["incarnation"]) == actor), None)
 
-    def may_write(self, write, revision):
-        space = self.namespaces.get(write["namespace"])
-        if not space or space["created"] > revision or (space["dropped"] and space["dropped"] <= revision):
+    def may(self, who, right, namespace, key, revision):
+        space = self.namespaces.get(namespace)
+        if namespace != self.cluster and (
+            not space or space["created"] > revision or (space["dropped"] and space["dropped"] <= revision)
+        ):
             return False
         for one in self.grants:
             grant = one["grant"]
             if (
                 one["added"] <= revision
                 and (one["removed"] is None or revision < one["removed"])
-                and grant["author"] in (None, write["author"])
-                and grant["namespace"] in (None, write["namespace"])
-                and unhex(write["key"]).startswith(unhex(grant["prefix"]))
-                and grant["rights"]["write"]
+                and grant["author"] in (None, who)
+                and grant["namespace"] in (None, namespace)
+                and unhex(key).startswith(unhex(grant["prefix"]))
+                and all(grant["rights"][each] for each in right)
             ):
                 return True
         return False
+
+    def may_write(self, write, revision):
+        right = "elect" if write["namespace"] == self.cluster else "write"
+        return self.may(write["author"], [right], write["namespace"], write["key"], revision)
+
+    def mode(self, namespace):
+        if namespace == self.cluster:
+            return "Linearizable"
+        space = self.namespaces.get(namespace)
+        need(space and not space["dropped"], "unknown-namespace")
+        return space["mode"]
+
+    def is_register(self, namespace):
+        space = self.namespaces.get(namespace)
+        return namespace == self.cluster or bool(space) and space["mode"] == "Linearizable"
 
     def check_stamp(self, signed, objekt):
         stamp, proof = signed
@@ -384,6 +412,10 @@ class Configuration:
         check_value(signed[0], value)
 
     def check_copy(self, version, value):
+        need(not self.is_register(version["signed"][0]["namespace"]), "mode")
+        self.check_version(version, value)
+
+    def check_version(self, version, value):
         write = version["signed"][0]
         need(version["stamps"], "no-stamp")
         for signed in version["stamps"]:
@@ -392,22 +424,11 @@ class Configuration:
             need(self.may_write(write, int(signed[0]["policy_revision"])), "no-right")
         self.check_author(version["signed"], value)
 
-    def check_submission(self, signed, value, presented):
-        write, _, fence = signed
-        space = self.namespaces.get(write["namespace"])
-        need(space and not space["dropped"], "unknown-namespace")
-        need(space["mode"] == "Siblings", "mode")
-        need(write["fence"] is None and fence is None, "fenced")
-        need(self.may_write(write, self.lengths["Policy"]), "no-right")
-        self.check_author(signed, value)
-        need(len(presented) <= 16 * len(write["parents"]), "stamp-object")
-        for stamp in presented:
-            need(stamp[0]["write"] in write["parents"], "stamp-object")
-            self.check_stamp(stamp, object_id(write["namespace"], write["key"]))
-
 
 def chain_of(entries):
-    config = Configuration(decode(DECIDED, unhex(entries[0]["encoded"])))
-    for entry in entries[1:]:
-        config.extend(decode(DECIDED, unhex(entry["encoded"])))
+    decided = [decode(DECIDED, unhex(entry["encoded"])) for entry in entries]
+    config = Configuration(decided[0])
+    for one in decided[1:]:
+        config.extend(one)
+    config.decided = decided
     return config

@@ -18,9 +18,15 @@ CONTEXTS = {
     "inner": "tanist v1 merkle inner node",
     "entry": "tanist v1 configuration entry",
     "placement": "tanist v1 placement",
+    "register": "tanist v1 register state",
 }
 BATCH = b"tanist v1 batch signature\0"
 VOTE = b"tanist v1 vote\0"
+TENURE_VOTE = b"tanist v1 tenure vote\0"
+RENEWAL = b"tanist v1 renewal\0"
+FENCE = b"tanist v1 fence\0"
+SEAL = b"tanist v1 seal\0"
+FENCED_MESSAGE = b"tanist v1 fenced message\0"
 BATCH_ITEMS = 65536
 
 

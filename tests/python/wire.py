@@ -4,6 +4,8 @@ from encoding import (
     U8, U16, U32, U64, Array, Bool, ByteList, Enum, List, Option, Refused, Result, Signature, Struct, Text, Tuple, Unit,
     decode,
 )
+from ownership import RENEWAL_FORM, SEAL_FORM, SIGNED_VOTE, TENURE_PROOF
+from registers import BOUND, STATE
 from model import (
     BALLOT, CHAIN, DECIDED, H16, H32, KEY, MODE, PUBLIC_KEY, SIGNED_ENTRY, SIGNED_STAMP, SIGNED_WRITE, VERSION, VERSIONS,
     need,
@@ -25,9 +27,13 @@ LISTED_KEY = Struct({"key": KEY, "live": List(Tuple(U64, H32, Option(U64)))})
 KNOWN = Enum("Nothing", "Live", ("Superseded", H32))
 PLACE = {"chain": CHAIN, "number": U64, "ballot": BALLOT}
 
+PROVED = Option(TENURE_PROOF)
+AT = {"operation": U64, **WHERE}
+VOTED = Option(SIGNED_VOTE)
+
 # number: (name, fields, the field that announces values)
 REQUESTS = {
-    1: ("Submit", Struct({"signed": SIGNED_WRITE, "on_conflict": ON_CONFLICT, "presented": STAMPS, "value": VALUES}), "value"),
+    1: ("Submit", Struct({"signed": SIGNED_WRITE, "on_conflict": ON_CONFLICT, "presented": STAMPS, "tenure": PROVED, "value": VALUES}), "value"),
     2: ("Read", Struct({**WHERE, "local": Bool(), "history": Bool()}), None),
     3: ("ReadValue", Struct({**WHERE, "version": H32}), None),
     4: ("AskOutcome", Struct({**WHERE, "write": H32}), None),
@@ -39,6 +45,11 @@ REQUESTS = {
     6: ("Propose", Struct({"signed": SIGNED_ENTRY}), None),
     7: ("AskConfig", HAVE, None),
     8: ("AskStatus", Struct({}), None),
+    9: ("AskVerdict", Struct({"signed": SIGNED_WRITE, "forbid": Bool()}), None),
+    10: ("Seal", Struct({"seal": SEAL_FORM, "signature": Signature(), "tenure": PROVED}), None),
+    11: ("Campaign", Struct({"signed": SIGNED_WRITE, "tenure": PROVED, "afresh": Bool(), "value": VALUES}), "value"),
+    12: ("Observe", Struct({"resource": KEY}), None),
+    13: ("Renew", Struct({"renewal": RENEWAL_FORM, "key": PUBLIC_KEY, "signature": Signature()}), None),
 }
 REPLIES = {
     101: (
@@ -47,6 +58,8 @@ REPLIES = {
             ("Applied", Struct({"stamps": STAMPS, "siblings": IDS})),
             ("Refused", Struct({"current": Option(List(VERSION))})),
             ("Incomplete", COPIES),
+            ("Fenced", BOUND),
+            "Forgotten",
         ),
         None,
     ),
@@ -80,6 +93,49 @@ REPLIES = {
             ("Denied", Text()), "UnknownNamespace", ("Mode", MODE), ("Expired", Struct({"epoch": U64, "now": U64})),
             ("UnknownParents", IDS), "Generation", ("TooManySiblings", U32), ("Rejected", Text()), ("Malformed", Text()),
             ("Unavailable", Text()), "Overloaded", "DiskFull", ("NotBuilt", Text()),
+            "NeedsTenure",
+        ),
+        None,
+    ),
+    110: (
+        "Verdict",
+        Enum(
+            ("Applied", Struct({"stamps": STAMPS, "superseded_by": Option(H32)})),
+            ("Refused", Struct({"current": Option(VERSION)})),
+            ("Fenced", BOUND), "Open", "Forgotten", "Unknown",
+        ),
+        None,
+    ),
+    111: ("Sealed", Struct({"result": Result(Unit(), BOUND), "version": Option(VERSION), "value": VALUES}), "value"),
+    112: (
+        "Campaigned",
+        Struct(
+            {
+                "result": Enum(
+                    ("Chosen", Struct({"ballot": BALLOT, "votes": List(SIGNED_VOTE)})),
+                    ("Running", Struct({"left_ms": U64})),
+                    "Refused", "Incomplete",
+                ),
+                "version": Option(VERSION), "value": VALUES,
+            }
+        ),
+        "value",
+    ),
+    113: (
+        "Observed",
+        Struct(
+            {
+                "version": Option(VERSION), "ballot": Option(BALLOT), "votes": List(SIGNED_VOTE), "left_ms": U64,
+                "value": VALUES,
+            }
+        ),
+        "value",
+    ),
+    114: (
+        "Renewed",
+        Enum(
+            ("Heard", Struct({"ballot": BALLOT})), "OtherTenure", ("TakeoverPromised", Struct({"ballot": BALLOT})),
+            "Repeated", "Stalled",
         ),
         None,
     ),
@@ -118,6 +174,58 @@ PEERS = {
     212: ("AskConfig", HAVE, None),
     213: ("Config", CONFIG, None),
     214: ("Evidence", Struct({"first": SIGNED_STAMP, "second": SIGNED_STAMP}), None),
+    215: ("PrepareRegister", Struct({**AT, "ballot": BALLOT, "takeover": Bool()}), None),
+    216: (
+        "PromisedRegister",
+        Struct(
+            {
+                **AT, "ballot": BALLOT,
+                "answer": Enum(("Yes", Option(Tuple(BALLOT, STATE))), ("Higher", BALLOT), ("Running", U64), "Abstains"),
+                "value": VALUES,
+            }
+        ),
+        "value",
+    ),
+    217: (
+        "AcceptRegister",
+        Struct(
+            {
+                **AT, "ballot": BALLOT, "next": Option(BALLOT), "chosen": Option(BALLOT), "state": STATE, "value": VALUES,
+            }
+        ),
+        "value",
+    ),
+    218: (
+        "AcceptedRegister",
+        Struct(
+            {
+                **AT, "ballot": BALLOT,
+                "answer": Enum(
+                    ("Yes", Struct({"next": Bool(), "vote": VOTED})), ("Higher", BALLOT), "OtherBytes", "Abstains",
+                ),
+            }
+        ),
+        None,
+    ),
+    219: ("AskRegister", Struct({**AT, "known": H32}), None),
+    220: (
+        "ShowRegister",
+        Struct(
+            {
+                **AT,
+                "shown": Option(
+                    Struct(
+                        {
+                            "ballot": Option(BALLOT), "promised": Option(BALLOT), "hash": H32, "state": Option(STATE), "vote": VOTED, "left_ms": U64,
+                        }
+                    )
+                ),
+                "value": VALUES,
+            }
+        ),
+        "value",
+    ),
+    221: ("ChosenRegister", Struct({**WHERE, "ballot": BALLOT}), None),
 }
 DIRECTIONS = {"request": REQUESTS, "reply": REPLIES, "peer": PEERS}
 ENVELOPE = Struct({"incarnation": H16, "synced": U64})

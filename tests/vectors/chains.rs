@@ -66,7 +66,9 @@ fn chain(name: &str, entries: &[Decided]) -> Value {
     let namespaces: Vec<Value> = config
         .policy()
         .live_namespaces()
-        .map(|namespace| json!([namespace.policy.name.to_string(), shown(&namespace.id)]))
+        .map(|namespace| {
+            json!([namespace.policy.name.to_string(), shown(&namespace.id), shown(&namespace.owned_by)])
+        })
         .collect();
     json!({
         "name": name, "kind": "chain", "entries": listed, "cluster": shown(&config.cluster()), "lengths": lengths,
@@ -124,6 +126,10 @@ fn chains() {
     alone.members.truncate(1);
     alone.electorate.truncate(1);
     file.valid(chain("a cluster of one", &[genesis_of(alone)]));
+    let genesis = genesis_of(founders());
+    let founded = Configuration::found(genesis.clone()).unwrap();
+    let owned = decided(&founded, Chain::Policy, owned_namespace(Mode::Linearizable, None));
+    file.valid(chain("a cluster with an owned namespace", &[genesis, owned]));
     let advance = next_entry(&world.config, Chain::WriteEpochs, ConfigChange::AdvanceEpoch);
     let ballot = Ballot { config_epoch: 2, counter: 70_000, actor: world.actor(1) };
     let single = vote(&world.config, &advance, ballot, 2);
@@ -143,6 +149,11 @@ fn chains() {
     bytes[4] = 3;
     chains.file.refuse::<Entry>("a chain that does not exist", "entry", &bytes.into(), "tag");
     chains.file.check();
+}
+
+fn owned_namespace(mode: Mode, write_quorum: Option<u8>) -> ConfigChange {
+    let policy = NamespacePolicy { name: "invoices".parse().unwrap(), mode, write_quorum };
+    ConfigChange::CreateOwnedNamespace(policy, crate::owning::resource("billing"))
 }
 
 fn no_foundings(chains: &mut Chains) {
@@ -288,6 +299,16 @@ fn no_extensions(chains: &mut Chains) {
     ];
     for (name, decided, expected) in cases {
         chains.no_extension(&name, &decided, &expected);
+    }
+    let quorum =
+        NamespacePolicy { name: "new".parse().unwrap(), mode: Mode::Linearizable, write_quorum: Some(2) };
+    for (name, bad) in [
+        ("an owned namespace of siblings", owned_namespace(Mode::Siblings, None)),
+        ("an owned namespace with a write quorum", owned_namespace(Mode::Linearizable, Some(2))),
+        ("a linearizable namespace with a write quorum", ConfigChange::CreateNamespace(quorum)),
+    ] {
+        let decided = chains.decided(chains.next(Chain::Policy, bad));
+        chains.no_extension(name, &decided, "policy");
     }
     let entry = |chains: &Chains, edit: &dyn Fn(&mut Entry)| {
         let mut entry = chains.next(Chain::Policy, create("new", None));

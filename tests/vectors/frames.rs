@@ -9,15 +9,22 @@ use serde_json::json;
 use tanist::core::chain::{Ballot, Chain, Mode};
 use tanist::core::codec;
 use tanist::core::events::Past;
+use tanist::core::hash::Hash;
 use tanist::core::identity::{ActorId, Incarnation, MemberId};
 use tanist::core::object::Key;
-use tanist::core::write::{Body, WriteId};
+use tanist::core::register::{Bound, RegisterState};
+use tanist::core::tenure::{self, Renewal};
+use tanist::core::version::{SignedWrite, Version};
+use tanist::core::write::{Body, Fence, Term, Write, WriteId};
 use tanist::wire::client as c;
 use tanist::wire::frame::{Frame, FrameError};
+use tanist::wire::ownership as o;
 use tanist::wire::peer as p;
+use tanist::wire::register as r;
 use tanist::wire::registry::{MessageError, PeerMessage, Reply, Request};
 use tanist::wire::values::Values;
 
+use crate::owning::resource;
 use crate::support::{File, category, hex, shown};
 use crate::world::{World, client, member, node, sign};
 
@@ -100,6 +107,9 @@ fn frames() {
     let world = World::new();
     let mut frames = Frames { file: File::new("frames.json", "wire.md"), seen: BTreeSet::new() };
     client_messages(&world, &mut frames);
+    register_messages(&world, &mut frames);
+    ownership_messages(&world, &mut frames);
+    register_peers(&world, &mut frames);
     peer_messages(&world, &mut frames);
     let all: BTreeSet<u16> =
         [Request::KINDS, Reply::KINDS, PeerMessage::KINDS].concat().iter().map(|(kind, _)| *kind).collect();
@@ -203,6 +213,7 @@ fn failures(frames: &mut Frames, id: WriteId) {
         ("Overloaded", Overloaded),
         ("DiskFull", DiskFull),
         ("NotBuilt", NotBuilt(why())),
+        ("NeedsTenure", NeedsTenure),
     ] {
         frames.reply(&format!("Failure, {name}"), &failure);
     }
@@ -284,6 +295,184 @@ fn peer_messages(world: &World, frames: &mut Frames) {
     frames.peer("Evidence", &p::Evidence { first: one, second: twin });
 }
 
+/// A version of a register of `jobs`, and its state.
+fn register(world: &World) -> (Write, Version, RegisterState) {
+    let mut write = world.write("job", 1, &[], Body::put(b"one"));
+    write.namespace = world.jobs;
+    let mut version = world.version(&write, &[]);
+    let mut stamp = world.stamp(&write, 0, 0, 1, Past::new());
+    stamp.policy_revision = 2;
+    version.stamps.insert(world.sign_stamp(stamp, 0));
+    let state = RegisterState::default().apply(version.clone());
+    (write, version, state)
+}
+
+fn bound() -> Bound {
+    Bound { resource: resource("billing"), term: Term { recovery: 0, number: 2 } }
+}
+
+fn register_messages(world: &World, frames: &mut Frames) {
+    let (write, version, _) = register(world);
+    let owned = world.tenure("billing", 1, None);
+    let key = owned.secret.clone().unwrap();
+    let proof = Arc::new(world.proof(&owned, 2, &[0, 1]));
+    let fence: Fence = owned.fence();
+    let mut fenced = write.clone();
+    fenced.fence = Some(fence.clone());
+    let signature = tenure::sign_fence(&key, world.cluster(), fenced.id());
+    let author = crate::world::author_proof(&fenced, &client());
+    let signed = Arc::new(SignedWrite::new(fenced, author, Some(signature)));
+    let submit = c::Submit {
+        signed: Arc::clone(&signed),
+        on_conflict: c::OnConflict::Refuse,
+        presented: vec![],
+        tenure: Some(Arc::clone(&proof)),
+        value: values(&[b"one"]),
+    };
+    frames.request("Submit, fenced", &submit);
+    frames.request("AskVerdict", &r::AskVerdict { signed, forbid: true });
+    let seal =
+        tenure::Seal { cluster: world.cluster(), namespace: world.jobs, key: write.key.clone(), fence };
+    let signature = seal.sign(&key);
+    frames.request("Seal", &r::Seal { seal: seal.clone(), signature, tenure: Some(proof) });
+    frames.request("Seal, of a tenure that is known", &r::Seal { seal, signature, tenure: None });
+
+    frames.reply("Submitted, fenced", &c::Submitted::Fenced(bound()));
+    frames.reply("Submitted, forgotten", &c::Submitted::Forgotten);
+    let stamps: Vec<_> = version.stamps.iter().cloned().collect();
+    let other = WriteId([0x77; 32]);
+    frames.reply("Verdict, applied", &r::Verdict::Applied { stamps, superseded_by: None });
+    frames.reply("Verdict, superseded", &r::Verdict::Applied { stamps: vec![], superseded_by: Some(other) });
+    frames.reply("Verdict, refused", &r::Verdict::Refused { current: Some(version.clone()) });
+    frames.reply("Verdict, fenced", &r::Verdict::Fenced(bound()));
+    frames.reply("Verdict, open", &r::Verdict::Open);
+    frames.reply("Verdict, forgotten", &r::Verdict::Forgotten);
+    frames.reply("Verdict, unknown", &r::Verdict::Unknown);
+    let sealed = r::Sealed { result: Ok(()), version: Some(version), value: values(&[b"one"]) };
+    frames.reply("Sealed", &sealed);
+    let refused = r::Sealed { result: Err(bound()), version: None, value: Values::none() };
+    frames.reply("Sealed, bound to another", &refused);
+}
+
+fn ownership_messages(world: &World, frames: &mut Frames) {
+    let owned = world.tenure("billing", 1, None);
+    let value: &'static [u8] = owned.tenure.encode().leak();
+    let key = owned.secret.clone().unwrap();
+    let proof = world.proof(&owned, 2, &[0, 1]);
+    let (ballot, votes) = (proof.ballot, proof.votes.clone());
+    let signed = Arc::clone(&owned.signed);
+    let campaign = o::Campaign { signed, tenure: None, afresh: false, value: values(&[value]) };
+    frames.request("Campaign", &campaign);
+    let ended = world.resignation(2, &owned);
+    let nothing: &'static [u8] = ended.tenure.encode().leak();
+    let resignation = o::Campaign {
+        signed: Arc::clone(&ended.signed),
+        tenure: Some(Arc::new(proof)),
+        afresh: true,
+        value: values(&[nothing]),
+    };
+    frames.request("Campaign, a resignation", &resignation);
+    frames.request("Observe", &o::Observe { resource: resource("billing") });
+    let (cluster, tenure) = (world.cluster(), owned.write.id());
+    let renewal = Renewal { cluster, resource: resource("billing"), tenure, sequence: 7 };
+    let signature = renewal.sign(&key);
+    frames.request("Renew", &o::Renew { renewal, key: key.public(), signature });
+
+    let version = world.version(&owned.write, &[(0, 0, 1, Past::new())]);
+    let chosen = o::Ballots::Chosen { ballot, votes: votes.clone() };
+    let campaigned = |result| o::Campaigned { result, version: None, value: Values::none() };
+    frames.reply("Campaigned, chosen", &campaigned(chosen));
+    let running = o::Ballots::Running { left_ms: 12_000 };
+    let running = o::Campaigned { result: running, version: Some(version.clone()), value: values(&[value]) };
+    frames.reply("Campaigned, while a lease runs", &running);
+    frames.reply("Campaigned, refused", &o::Campaigned { result: o::Ballots::Refused, ..running });
+    frames.reply("Campaigned, incomplete", &campaigned(o::Ballots::Incomplete));
+    let observed = o::Observed {
+        version: Some(version),
+        ballot: Some(ballot),
+        votes,
+        left_ms: 9_000,
+        value: values(&[value]),
+    };
+    frames.reply("Observed", &observed);
+    let never = o::Observed { version: None, ballot: None, votes: vec![], left_ms: 0, value: Values::none() };
+    frames.reply("Observed, never owned", &never);
+    frames.reply("Renewed, heard", &o::Renewed::Heard { ballot });
+    frames.reply("Renewed, another tenure", &o::Renewed::OtherTenure);
+    frames.reply("Renewed, a takeover promised", &o::Renewed::TakeoverPromised { ballot });
+    frames.reply("Renewed, repeated", &o::Renewed::Repeated);
+    frames.reply("Renewed, stalled", &o::Renewed::Stalled);
+}
+
+fn register_peers(world: &World, frames: &mut Frames) {
+    let (write, _, state) = register(world);
+    let (namespace, key, operation) = (world.jobs, write.key, 11);
+    let ballot = world.ballot(2, 70_000);
+    let higher = world.ballot(2, 70_001);
+    let one = || values(&[b"one"]);
+    let prepare = r::PrepareRegister { operation, namespace, key: key.clone(), ballot, takeover: false };
+    frames.peer("PrepareRegister", &prepare);
+    frames.peer("PrepareRegister, a takeover", &r::PrepareRegister { takeover: true, ..prepare });
+    let promised = |answer, value| r::PromisedRegister {
+        operation,
+        namespace,
+        key: key.clone(),
+        ballot: higher,
+        answer,
+        value,
+    };
+    let accepted = r::Promised::Yes(Some((ballot, state.clone())));
+    frames.peer("PromisedRegister", &promised(accepted, one()));
+    frames.peer("PromisedRegister, nothing accepted", &promised(r::Promised::Yes(None), Values::none()));
+    frames.peer("PromisedRegister, higher", &promised(r::Promised::Higher(higher), Values::none()));
+    frames.peer("PromisedRegister, a lease runs", &promised(r::Promised::Running(800), Values::none()));
+    frames.peer("PromisedRegister, abstains", &promised(r::Promised::Abstains, Values::none()));
+    let accept = r::AcceptRegister {
+        operation,
+        namespace,
+        key: key.clone(),
+        ballot,
+        next: Some(higher),
+        chosen: None,
+        state: state.clone(),
+        value: one(),
+    };
+    frames.peer("AcceptRegister", &accept);
+    let empty = r::AcceptRegister {
+        operation: 0,
+        next: None,
+        chosen: Some(ballot),
+        state: RegisterState::default(),
+        value: Values::none(),
+        ..accept
+    };
+    frames.peer("AcceptRegister, of nothing", &empty);
+    let vote = (world.actor(1), node(1).sign(b"a vote"));
+    let accepted = |answer| r::AcceptedRegister { operation, namespace, key: key.clone(), ballot, answer };
+    frames.peer("AcceptedRegister", &accepted(r::Accepted::Yes { next: true, vote: None }));
+    let voted = accepted(r::Accepted::Yes { next: false, vote: Some(vote) });
+    frames.peer("AcceptedRegister, with a vote", &voted);
+    frames.peer("AcceptedRegister, higher", &accepted(r::Accepted::Higher(higher)));
+    frames.peer("AcceptedRegister, other bytes", &accepted(r::Accepted::OtherBytes));
+    frames.peer("AcceptedRegister, abstains", &accepted(r::Accepted::Abstains));
+    let known: Hash = state.hash();
+    frames.peer("AskRegister", &r::AskRegister { operation, namespace, key: key.clone(), known });
+    let shown = r::Shown {
+        ballot: Some(ballot),
+        promised: Some(higher),
+        hash: known,
+        state: Some(state),
+        vote: Some(vote),
+        left_ms: 5,
+    };
+    let show = |shown, value| r::ShowRegister { operation, namespace, key: key.clone(), shown, value };
+    frames.peer("ShowRegister", &show(Some(shown.clone()), one()));
+    let equal = r::Shown { state: None, vote: None, left_ms: 0, ..shown };
+    frames.peer("ShowRegister, an equal state", &show(Some(equal), Values::none()));
+    frames.peer("ShowRegister, takes no part", &show(None, Values::none()));
+    frames.peer("ChosenRegister", &r::ChosenRegister { namespace, key, ballot });
+}
+
 /// The bytes of a frame with a well-formed prelude around any header and body.
 fn raw(kind: u16, header: &[u8], body: &[u8]) -> Vec<u8> {
     bytes_of(&Frame { kind, header: Bytes::copy_from_slice(header), body: Bytes::copy_from_slice(body) })
@@ -312,9 +501,9 @@ fn refusals(world: &World, frames: &mut Frames) {
     frames.refuse("a body that does not come", "request", patched(7, &1u32.to_be_bytes()), "short");
     for (name, direction, kind) in [
         ("kind 0", "request", 0),
-        ("a request of kind 9", "request", 9),
-        ("a reply of kind 110", "reply", 110),
-        ("a peer message of kind 215", "peer", 215),
+        ("a request of kind 14", "request", 14),
+        ("a reply of kind 115", "reply", 115),
+        ("a peer message of kind 222", "peer", 222),
         ("the greatest kind", "peer", 0xffff),
         ("a reply where a request belongs", "request", 107),
         ("a request where a reply belongs", "reply", 7),
@@ -343,7 +532,7 @@ fn refusals(world: &World, frames: &mut Frames) {
     let many = codec::encode(&vec![0u64; 1025]);
     frames.refuse("1025 values", "reply", raw(103, &many, b""), "values");
     frames.refuse("an outcome of an unknown variant", "reply", raw(104, &3u32.to_be_bytes(), b""), "tag");
-    frames.refuse("a failure of an unknown variant", "reply", raw(109, &13u32.to_be_bytes(), b""), "tag");
+    frames.refuse("a failure of an unknown variant", "reply", raw(109, &14u32.to_be_bytes(), b""), "tag");
     let why = [&0u32.to_be_bytes()[..], &2u64.to_be_bytes(), &[0xc3, 0x28]].concat();
     frames.refuse("a failure whose text is not UTF-8", "reply", raw(109, &why, b""), "text");
     let key = Key::try_from("user-7").unwrap();

@@ -7,12 +7,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
+mod certificates;
 mod chains;
 mod encoding;
 mod frames;
 mod hashing;
+mod ownership;
+mod owning;
 mod pages;
 mod placement;
+mod registers;
 mod siblings;
 mod signatures;
 mod stamps;

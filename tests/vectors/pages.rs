@@ -56,6 +56,10 @@ fn model_lists_every_limit() {
             "LIST_PAGE" => limits::LIST_PAGE,
             "OPERATIONS" => limits::OPERATIONS,
             "ROW_ADMITTED" => limits::ROW_ADMITTED,
+            "RECENT" => limits::RECENT,
+            "VOID" => limits::VOID,
+            "LEASE_MIN_MS" => limits::LEASE_MIN_MS as usize,
+            "LEASE_MAX_MS" => limits::LEASE_MAX_MS as usize,
             "COUNTERS" => limits::COUNTERS as usize,
             "COUNTER_BLOCK" => limits::COUNTER_BLOCK as usize,
             other => panic!("{other}: add it here and to model.md"),
@@ -93,6 +97,7 @@ fn errors_lists_every_failure() {
         Failure::Overloaded,
         Failure::DiskFull,
         Failure::NotBuilt(String::new()),
+        Failure::NeedsTenure,
     ];
     for (number, failure) in names.iter().enumerate() {
         let debug = format!("{failure:?}");
@@ -114,7 +119,7 @@ fn conventions_lists_every_context() {
         assert!(conventions.contains(&format!("`{context}`")), "conventions.md lacks {context}");
         seen += 1;
     }
-    assert!(seen >= 9, "the contexts were found");
+    assert!(seen >= 15, "the contexts were found");
 }
 
 /// Every page is in the index, links lead somewhere, and every page says what fails when it is wrong.

@@ -81,10 +81,40 @@ fn placement() {
             }
         }
     }
+    electorates(&mut file);
     for (name, voters, object, claimed) in wrong {
         let mut case = case(&name, &voters, object, &claimed);
         case["reason"] = json!("order");
         file.invalid(case);
     }
     file.check();
+}
+
+/// The voters of a resource: the electorate, zones aside.
+fn electorates(file: &mut File) {
+    let mut voters = voters(&["x", "x", "x", "y", "y", "z"], 3);
+    voters.electorate = [0, 1, 2, 4, 5].map(|n: usize| voters.members[n].id).to_vec();
+    for n in 0..3u8 {
+        let object = ObjectId([n; 32]);
+        let order = placement::electorate(&voters, object);
+        let mut right = case(&format!("a resource, object {n}"), &voters, object, &order);
+        right["electorate"] = shown(&voters.electorate);
+        let replicas = placement::replicas(&voters, object);
+        let mut rotated = order.clone();
+        rotated.rotate_left(1);
+        for (rule, claimed) in [
+            ("the replicas of a key", replicas),
+            ("the order of the list", voters.electorate.clone()),
+            ("three of five", order[..3].to_vec()),
+            ("the preferred one last", rotated),
+        ] {
+            assert_ne!(claimed, order);
+            let mut wrong = right.clone();
+            wrong["name"] = json!(format!("a resource, object {n}: {rule}"));
+            wrong["order"] = shown(&claimed);
+            wrong["reason"] = json!("order");
+            file.invalid(wrong);
+        }
+        file.valid(right);
+    }
 }

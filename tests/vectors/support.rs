@@ -201,6 +201,8 @@ pub(crate) fn category(error: &DecodeError) -> &'static str {
         ("a namespace is named by", "name"),
         ("not an ed25519 public key", "public-key"),
         ("format", "format"),
+        ("a lease is", "lease"),
+        ("a register's generation", "state"),
         ("the parents of a write", "parents"),
         ("a value of", "value-length"),
         ("a write without parents", "generation"),

@@ -7,15 +7,18 @@ use serde_json::{Value, json};
 use tanist::core::codec;
 use tanist::core::events::Past;
 use tanist::core::stamp::SignedStamp;
+use tanist::core::tenure::{TenureProof, sign_fence};
 use tanist::core::verified::{Copy, Rejection, RootCache, Submission, Verifier};
 use tanist::core::version::{SignedWrite, Stamps, Version};
 use tanist::core::write::{Body, Fence, Term, Write, WriteId};
 
+use crate::certificates::{not_a_tenure, not_proven};
+use crate::owning::Owned;
 use crate::support::{File, hex, shown};
 use crate::world::{World, author_proof, client, guest, key_of, node, sign};
 
 /// The documents' name of a rejection.
-fn reason(rejection: &Rejection) -> &'static str {
+pub(crate) fn reason(rejection: &Rejection) -> &'static str {
     match rejection {
         Rejection::Cluster => "cluster",
         Rejection::AuthorSignature => "author-signature",
@@ -30,6 +33,13 @@ fn reason(rejection: &Rejection) -> &'static str {
         Rejection::NoEvidence => "no-evidence",
         Rejection::Fenced => "fenced",
         Rejection::NeedsEntry { .. } => "needs-entry",
+        Rejection::Past => "past",
+        Rejection::NeedsTenure => "needs-tenure",
+        Rejection::NotProven(why) => not_proven(why),
+        Rejection::Fence => "fence",
+        Rejection::Tenure(why) => not_a_tenure(why),
+        Rejection::Recovery => "recovery",
+        Rejection::Renewal => "renewal-signature",
     }
 }
 
@@ -56,17 +66,28 @@ impl Gate<'_> {
         presented: &[Arc<SignedStamp>],
         expected: Option<&str>,
     ) {
+        self.fenced(name, signed, (value, presented), None, expected);
+    }
+
+    fn fenced(
+        &mut self,
+        name: &str,
+        signed: &Arc<SignedWrite>,
+        (value, presented): (&[u8], &[Arc<SignedStamp>]),
+        proof: Option<&TenureProof>,
+        expected: Option<&str>,
+    ) {
         let submission = Submission {
             signed: Arc::clone(signed),
             value: Bytes::copy_from_slice(value),
             presented: presented.to_vec(),
         };
-        let judged = Verifier::new(&self.world.config, &self.cache).submission(submission).map(|_| ());
+        let judged = Verifier::new(&self.world.config, &self.cache).submission(submission, proof).map(|_| ());
         assert_eq!(judged.as_ref().err().map(reason), expected, "{name}");
         let stamps: Vec<String> = presented.iter().map(|stamp| hex(codec::encode(&**stamp))).collect();
         let case = json!({
             "name": name, "kind": "submission", "signed": hex(codec::encode(&**signed)), "value": hex(value),
-            "presented": stamps,
+            "presented": stamps, "tenure": proof.map(|proof| hex(codec::encode(proof))),
         });
         self.add(case, expected);
     }
@@ -225,7 +246,6 @@ fn versions() {
         b"one",
         "unknown-namespace",
     );
-    submit(&mut gate, "a namespace of the other mode", &|write| write.namespace = world.jobs, b"one", "mode");
     let fence = |write: &mut Write| {
         let (resource, term) = (write.key.clone(), Term { recovery: 0, number: 1 });
         write.fence = Some(Fence { resource, term, tenure: WriteId([1; 32]) });
@@ -303,6 +323,8 @@ fn versions() {
     let framed = world.sign_stamp(world.stamp(&other, 0, 0, 40, Past::new()), 1);
     gate.evidence("evidence that another node made up", &honest, &framed, Some("stamp-signature"));
 
+    fenced_submissions(&mut gate);
+
     let mut file = gate.file;
     let stamps: Vec<Arc<SignedStamp>> = twice.stamps.iter().cloned().collect();
     let list = |order: &[usize]| {
@@ -318,4 +340,77 @@ fn versions() {
     let left_over = [codec::encode(&good), vec![0]].concat();
     file.refuse::<Version>("a byte left over", "version", &left_over.into(), "left-over");
     file.check();
+}
+
+/// Submissions to registers: with and without fences.
+fn fenced_submissions(gate: &mut Gate<'_>) {
+    let world = gate.world;
+    let owned = world.tenure("billing", 1, None);
+    let proof = world.proof(&owned, 2, &[0, 1]);
+    let write = |nonce: u8, change: &dyn Fn(&mut Write)| {
+        let mut write = world.write("job", nonce, &[], Body::put(b"one"));
+        (write.namespace, write.fence) = (world.jobs, Some(owned.fence()));
+        change(&mut write);
+        write
+    };
+    let signed_by = |write: &Write, owned: &Owned| {
+        let fence = sign_fence(owned.secret.as_ref().unwrap(), world.cluster(), write.id());
+        Arc::new(SignedWrite::new(write.clone(), author_proof(write, &client()), Some(fence)))
+    };
+    let one: (&[u8], &[Arc<SignedStamp>]) = (b"one", &[]);
+    let plain = sign(&write(1, &|write| write.fence = None), &client());
+    gate.fenced("a write to a register", &plain, one, None, None);
+    let good = write(2, &|_| ());
+    // Judged before the proof is remembered.
+    gate.fenced("a fenced write without a proof", &signed_by(&good, &owned), one, None, Some("needs-tenure"));
+    let other = world.tenure("billing", 2, Some(&owned));
+    let other_proof = world.proof(&other, 2, &[0, 1]);
+    let fenced = signed_by(&good, &owned);
+    gate.fenced("a proof of another tenure", &fenced, one, Some(&other_proof), Some("needs-tenure"));
+    let weak = world.proof(&owned, 2, &[0]);
+    gate.fenced("a proof of one vote", &fenced, one, Some(&weak), Some("too-few"));
+    let mut early = world.proof(&owned, 2, &[0, 1]);
+    early.ballot.config_epoch = 3;
+    gate.fenced("a proof of an epoch not known yet", &fenced, one, Some(&early), Some("needs-entry"));
+    gate.fenced("a fenced write with its proof", &fenced, one, Some(&proof), None);
+    let of_other = signed_by(&good, &other);
+    gate.fenced("a fence signed by another tenure's key", &of_other, one, Some(&proof), Some("fence"));
+    let unsigned = sign(&good, &client());
+    gate.fenced("a fence that nobody signed", &unsigned, one, Some(&proof), Some("fence"));
+    let no_fence = write(3, &|write| write.fence = None);
+    gate.fenced(
+        "a signature without a fence",
+        &signed_by(&no_fence, &owned),
+        one,
+        Some(&proof),
+        Some("fence"),
+    );
+    let higher = write(4, &|write| write.fence.as_mut().unwrap().term.number = 2);
+    gate.fenced("a fence of another term", &signed_by(&higher, &owned), one, Some(&proof), Some("fence"));
+    let foreign = write(5, &|write| write.fence.as_mut().unwrap().resource = write.key.clone());
+    gate.fenced(
+        "a fence of another resource",
+        &signed_by(&foreign, &owned),
+        one,
+        Some(&proof),
+        Some("fence"),
+    );
+    let ended = world.resignation(3, &owned);
+    let ended_proof = world.proof(&ended, 2, &[1, 2]);
+    let under = write(6, &|write| write.fence = Some(ended.fence()));
+    gate.fenced(
+        "a fence of a resignation",
+        &signed_by(&under, &owned),
+        one,
+        Some(&ended_proof),
+        Some("fence"),
+    );
+    let value = owned.tenure.encode();
+    let taken: (&[u8], &[Arc<SignedStamp>]) = (&value, &[]);
+    gate.fenced("a tenure that is submitted as a write", &owned.signed, taken, None, Some("mode"));
+    let mut child = write(7, &|write| write.fence = None);
+    (child.parents, child.generation) = (vec![good.id()], 2);
+    let stamp = [world.sign_stamp(world.stamp(&good, 0, 0, 9, Past::new()), 0)];
+    let presented: (&[u8], &[Arc<SignedStamp>]) = (b"one", &stamp);
+    gate.fenced("a stamp presented for a register", &sign(&child, &client()), presented, None, Some("past"));
 }
