@@ -306,7 +306,7 @@ fn unknown_namespace(site: Site<'_>) -> Failure {
         .next(site.global.line(&["namespace", "list"]))
 }
 
-fn unavailable(error: &dyn std::fmt::Display, status: String) -> Failure {
+pub(super) fn unavailable(error: &dyn std::fmt::Display, status: String) -> Failure {
     // The same state in the same words as everywhere: the SDK's message may hold it too.
     let what = error.to_string().replace("unavailable, nothing changed: ", "unavailable: ");
     Failure::new(Exit::Unavailable, "unavailable", what)

@@ -4,17 +4,15 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use data_encoding::BASE64;
-
 use super::client::Client;
-use crate::core::codec;
 use crate::core::identity::{PublicKey, SecretKey, Signature};
 use crate::core::object::{Key, NamespaceId};
 use crate::core::tenure::{Seal, TenureProof, sign_fence};
 use crate::core::write::{Fence, Term, WriteId};
+use crate::core::{armor, codec};
 
 /// The first line of a fence file.
-const FIRST_LINE: &str = "tanist-fence-1";
+const TITLE: &str = "tanist-fence-1";
 
 /// A file is not a fence.
 #[derive(Debug, thiserror::Error)]
@@ -22,9 +20,9 @@ pub enum FenceError {
     /// It cannot be read.
     #[error("cannot be read: {0}")]
     Read(#[from] std::io::Error),
-    /// It begins with another line.
-    #[error("not a fence: a fence begins with the line {FIRST_LINE}")]
-    NotAFence,
+    /// Not the text of a fence.
+    #[error("not a fence: {0}")]
+    NotAFence(#[from] armor::NotArmored),
     /// It begins well, and the rest is not a tenure's proof with its key.
     #[error("the fence is damaged")]
     Damaged,
@@ -46,19 +44,12 @@ impl FenceKey {
 
     /// As text, for a file that nobody else can read: it holds the secret.
     pub fn to_text(&self) -> String {
-        let bytes = codec::encode(&(&*self.proof, self.key.seed()));
-        format!("{FIRST_LINE}\n{}\n", BASE64.encode(&bytes))
+        armor::write(TITLE, &codec::encode(&(&*self.proof, self.key.seed())))
     }
 
     /// What [`to_text`](Self::to_text) wrote.
     pub fn from_text(text: &str) -> Result<Self, FenceError> {
-        let mut lines = text.lines();
-        match lines.next() {
-            Some(FIRST_LINE) => {}
-            _ => return Err(FenceError::NotAFence),
-        }
-        let bytes = BASE64.decode(lines.next().unwrap_or_default().trim().as_bytes());
-        let bytes = bytes.map_err(|_| FenceError::Damaged)?;
+        let bytes = armor::read(TITLE, text)?;
         let (proof, seed): (TenureProof, [u8; 32]) =
             codec::decode(&bytes).map_err(|_| FenceError::Damaged)?;
         FenceKey::new(Arc::new(proof), SecretKey::from_seed(&seed)).ok_or(FenceError::Damaged)
@@ -88,7 +79,6 @@ impl FenceKey {
     pub fn public(&self) -> PublicKey {
         self.key.public()
     }
-
 
     pub(super) fn secret(&self) -> &SecretKey {
         &self.key

@@ -60,6 +60,8 @@ mod linearizable;
 #[cfg(feature = "client")]
 mod list;
 #[cfg(feature = "client")]
+mod once;
+#[cfg(feature = "client")]
 mod peers;
 #[cfg(feature = "client")]
 mod prepare;
@@ -101,14 +103,15 @@ pub use self::{
     admin::Admin,
     client::{Builder, Client},
     error::{
-        AdminError, CampaignError, ConnectError, IdentityError, ListError, OpenError, OutcomeError, ReadError, TicketError,
-        Unknown, UpdateError, WriteError,
+        AdminError, CampaignError, ConnectError, IdentityError, ListError, OpenError, OutcomeError,
+        ReadError, TicketError, Unknown, UpdateError, WriteError,
     },
     fence::{FenceError, FenceKey},
     get::Get,
     identity::Identity,
     linearizable::Linearizable,
     list::{List, Listed, Listing},
+    once::{Once, OnceError, OnceKey, Run},
     prepare::{Prepared, Receipt, ReceiptError},
     reading::{Conflict, Head, Reading, Resolution, Sibling, Unresolved},
     resource::{InvalidLease, Lease, Observation, Resource},

@@ -89,7 +89,9 @@ enum Standing {
     /// The campaign is under way.
     Candidate,
     /// It won, and may not act before a renewal counted. If none does until then it gives up.
-    Late { until: u64 },
+    Late {
+        until: u64,
+    },
     /// It may act until the deadline.
     Owner,
     Over,

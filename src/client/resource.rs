@@ -16,8 +16,8 @@ use super::exchange::{Deadline, Target, pauses};
 use super::fence::FenceKey;
 use super::owner::{Office, Owner};
 use super::tenure::Tenure;
-use crate::core::certificate::{CERTIFICATE_FORMAT, Certificate, prove};
-use crate::core::chain::{Chain, Decided, Rights};
+use crate::core::certificate::{Certificate, prove};
+use crate::core::chain::Rights;
 use crate::core::identity::{PublicKey, SecretKey};
 use crate::core::limits;
 use crate::core::object::{InvalidKey, Key, NamespaceId, ObjectId};
@@ -179,14 +179,13 @@ impl Resource {
 
     /// A certificate of this proof, with the memberships that a verifier needs.
     pub(super) fn certificate(&self, proof: TenureProof) -> Certificate {
-        let config = self.client.configuration();
-        let voters = config.entries(Chain::Voters).iter().map(|entry| Decided::clone(entry));
-        Certificate { format: CERTIFICATE_FORMAT, voters: voters.collect(), proof }
+        Certificate::new(&self.client.configuration(), proof)
     }
 
     async fn run(&self, lease: Lease, wait: Option<Duration>) -> Result<Tenure, CampaignError> {
         let began = ambient::boot_ms();
-        let until = wait.map(|wait| began.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
+        let until =
+            wait.map(|wait| began.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
         let mut candidacy: Option<Candidacy> = None;
         let mut pauses = pauses();
         loop {
@@ -238,7 +237,8 @@ impl Resource {
             {
                 return Err(self.owned(deadline).await);
             }
-            let left = until.map_or(pause, |until| pause.min(Duration::from_millis(until.saturating_sub(now))));
+            let left =
+                until.map_or(pause, |until| pause.min(Duration::from_millis(until.saturating_sub(now))));
             sleep(left.max(Duration::from_millis(1))).await;
         }
     }
@@ -399,8 +399,7 @@ impl Resource {
 
 /// The tenure that was observed, with its votes.
 fn proof_of(observed: &Observed) -> Result<Option<TenureProof>, String> {
-    let (Some(Version { signed, .. }), Some(value)) =
-        (&observed.version, observed.value.as_slice().first())
+    let (Some(Version { signed, .. }), Some(value)) = (&observed.version, observed.value.as_slice().first())
     else {
         return Ok(None);
     };
