@@ -10,8 +10,8 @@ use super::error::Failure;
 use super::exit::Exit;
 use super::output::Output;
 use super::{
-    cluster, conflicts, create, delete, demo, dev, get, grant, keygen, list, namespace, node, outcome,
-    overwrite, replace, resolve, show, status, update,
+    certificate, cluster, conflicts, create, delete, demo, dev, elect, get, grant, guarded, keygen, list,
+    namespace, node, once, outcome, overwrite, owner, replace, resign, resolve, show, status, update,
 };
 use crate::core::object::{Key, NamespaceName};
 
@@ -38,6 +38,10 @@ pub(super) struct Global {
     /// Send everything to this node, by name or id
     #[arg(long, global = true, value_name = "NODE", help_heading = "Everywhere")]
     pub(super) at: Option<String>,
+    /// Write as the owner of a resource: the file of `elect --fence`. In linearizable namespaces writes
+    /// take the file that TANIST_FENCE names, too; `get` seals the key only with this flag
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
+    pub(super) fenced_by: Option<PathBuf>,
     /// Write results to stdout, and errors to stderr, as JSON
     #[arg(long, global = true, help_heading = "Everywhere")]
     pub(super) json: bool,
@@ -81,6 +85,20 @@ pub(super) enum Command {
     Conflicts(conflicts::Args),
     /// Show a key's known history: authors, signatures, causality
     Show(show::Args),
+    /// Wait until this process owns a resource, and run a command while it does
+    Elect(elect::Args),
+    /// Become COMMAND, and end with the parent
+    #[command(hide = true)]
+    Guarded(guarded::Args),
+    /// Show who owns a resource
+    Owner(owner::Args),
+    /// Let go of a resource, so that another can own it at once
+    Resign(resign::Args),
+    /// Check certificates of ownership, offline
+    #[command(subcommand)]
+    Certificate(certificate::Command),
+    /// Run a command once, however often it is asked for
+    Once(once::Args),
     /// Find out what became of a write, or settle it
     Outcome(outcome::Args),
     /// List keys

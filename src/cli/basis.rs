@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::failures;
 use super::json;
 use super::words::Site;
-use crate::client::{Basis, Head, Siblings, Version, Versions};
+use crate::client::{Basis, Head, Space, Version, Versions};
 use crate::core::object::Key;
 
 /// Digits of an id that are enough to name it.
@@ -124,12 +124,7 @@ impl If {
     }
 
     /// The basis for a write of `key`.
-    pub(super) async fn resolve(
-        &self,
-        site: Site<'_>,
-        key: &Key,
-        handle: &Siblings,
-    ) -> Result<Basis, Failure> {
+    pub(super) async fn resolve(&self, site: Site<'_>, key: &Key, handle: &Space) -> Result<Basis, Failure> {
         match self {
             If::Saved(path) => self.saved(site, key, handle, path),
             If::Named(names) => {
@@ -142,7 +137,7 @@ impl If {
         }
     }
 
-    fn saved(&self, site: Site<'_>, key: &Key, handle: &Siblings, path: &PathBuf) -> Result<Basis, Failure> {
+    fn saved(&self, site: Site<'_>, key: &Key, handle: &Space, path: &PathBuf) -> Result<Basis, Failure> {
         let shown = path.display();
         let failed = |what: String| {
             Failure::failed("file", what).next(site.line("get", &["--save-version", &path.to_string_lossy()]))
@@ -163,7 +158,7 @@ impl If {
 async fn by_reading(
     site: Site<'_>,
     key: &Key,
-    handle: &Siblings,
+    handle: &Space,
     names: &[Name],
 ) -> Result<Vec<Version>, Failure> {
     let reading = handle.get(key.as_bytes()).history().await.map_err(|error| failures::read(site, &error))?;

@@ -20,9 +20,9 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
     let mut found: Vec<(String, Listed)> = Vec::new();
     if let Some(name) = &args.namespace {
-        let handle = global.open(name).await?;
+        let handle = global.open_siblings(name).await?;
         let site = Site { global, namespace: name, key: None };
-        let listed = all(site, &handle, |handle| handle.conflicts("")).await?;
+        let listed = all(site, || handle.conflicts("")).await?;
         found.extend(listed.into_iter().map(|one| (name.clone(), one)));
     } else {
         let client = global.connect().await?;
@@ -37,7 +37,7 @@ pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
             let site = Site { global, namespace: &name, key: None };
             // Dropped since: it has no conflicts.
             let Ok(handle) = client.siblings(&name).await else { continue };
-            let listed = all(site, &handle, |handle| handle.conflicts("")).await?;
+            let listed = all(site, || handle.conflicts("")).await?;
             found.extend(listed.into_iter().map(|one| (name.clone(), one)));
         }
     }

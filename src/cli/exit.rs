@@ -18,9 +18,7 @@ pub(super) enum Exit {
     Absent = 4,
     /// The outcome is unknown, or fewer replicas than needed have the write.
     Unknown = 5,
-    /// A newer owner, or a fence of another resource, forbids it. For fenced writes, which are not built
-    /// yet; the number is taken.
-    #[allow(dead_code, reason = "the number is part of the contract")]
+    /// A newer owner, or a fence of another resource, forbids it.
     Fenced = 6,
     /// There are siblings. A write that ends so **was** applied.
     Siblings = 7,

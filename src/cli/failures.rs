@@ -15,6 +15,7 @@ use crate::client::{
 use crate::core::cluster::ConfigError;
 use crate::core::identity::PublicKey;
 use crate::core::policy::PolicyError;
+use crate::core::register::Bound;
 use crate::wire::client::Failure as NodeFailure;
 
 /// There is no connection.
@@ -49,7 +50,8 @@ pub(super) fn open(site: Site<'_>, error: &OpenError) -> Failure {
                 .next(list())
         }
         OpenError::Mode { name, mode } => {
-            not_built(&format!("{name:?} is {}, and that mode", mode_name(*mode)))
+            let what = format!("{name:?} is {}: its keys have no siblings", mode_name(*mode));
+            Failure::usage(what).next(site.global.line(&["namespace", "list"]))
         }
         OpenError::Unavailable(_) => unavailable(error, site.global.line(&["status"])),
     }
@@ -81,6 +83,8 @@ pub(super) fn read(site: Site<'_>, error: &ReadError) -> Failure {
         ReadError::Forged(_) => Failure::failed("forged", error)
             .next(site.global.line(&["status"]))
             .next("send it to another node: --at NODE"),
+        ReadError::Fenced(bound) => fenced(site, bound),
+        ReadError::NotFenced => Failure::usage(error).next(site.global.line(&["namespace", "list"])),
         ReadError::Resolver(_) => {
             Failure::failed("command", error).next(site.line("get", &["--all", "--json"]))
         }
@@ -105,6 +109,9 @@ pub(super) fn write(site: Site<'_>, error: &WriteError) -> Failure {
         WriteError::Denied(_) => denied(site, error, "write"),
         WriteError::UnknownNamespace => unknown_namespace(site),
         WriteError::Expired { .. } => Failure::failed("expired", error).next(site.line("get", &[])),
+        WriteError::Forgotten => Failure::new(Exit::Unknown, "forgotten", error)
+            .state("it was applied or not, and nobody can tell any more; it never will be now")
+            .next(site.line("get", &[])),
         WriteError::Unavailable(_) => unavailable(error, site.global.line(&["status"])),
         WriteError::Read(error) => read(site, error),
         WriteError::Receipt(_) => {
@@ -174,20 +181,23 @@ pub(super) fn refused(
     value: &[&str],
 ) -> Failure {
     let name = site.name();
+    if let RefusedReason::Fenced(bound) = &reason {
+        return fenced(site, bound);
+    }
     let Some(heads) = current else {
         let what = format!("{name}: {reason}; this key may not read what is there");
-        return Failure::new(Exit::Refused, kind(reason), what)
+        return Failure::new(Exit::Refused, kind(&reason), what)
             .detail("current", Value::Null)
             .next(grant("AUTHOR", site.namespace));
     };
     let there = heads.iter().map(json::in_words).collect::<Vec<_>>().join(", and ");
     let deleted = heads.iter().all(Head::is_delete);
-    let what = match (reason, heads.len()) {
+    let what = match (&reason, heads.len()) {
         (RefusedReason::Exists, _) => format!("{name} exists: {there}"),
-        (RefusedReason::Changed, 0) => format!("{name}: {reason}: it is absent"),
-        (RefusedReason::Changed, _) => format!("{name}: {reason}: there is {there}"),
+        (_, 0) => format!("{name}: {reason}: it is absent"),
+        (_, _) => format!("{name}: {reason}: there is {there}"),
     };
-    let failure = Failure::new(Exit::Refused, kind(reason), what)
+    let failure = Failure::new(Exit::Refused, kind(&reason), what)
         .detail("current", heads.iter().map(json::head).collect::<Value>());
     if deleted {
         return failure.next(site.line("create", &[if value.is_empty() { "VALUE" } else { value[0] }]));
@@ -203,11 +213,31 @@ pub(super) fn refused(
     }
 }
 
-fn kind(reason: RefusedReason) -> &'static str {
+fn kind(reason: &RefusedReason) -> &'static str {
     match reason {
         RefusedReason::Exists => "exists",
         RefusedReason::Changed => "changed",
+        RefusedReason::Fenced(_) => "fenced",
     }
+}
+
+/// A register is bound to an ownership that this command does not have, or no longer.
+pub(super) fn fenced(site: Site<'_>, bound: &Bound) -> Failure {
+    let resource = bound.resource.to_string();
+    let what = match site.global.term() {
+        Some((held, term)) if held == bound.resource => {
+            format!("{}: fenced, term {term} < {}", site.name(), bound.term)
+        }
+        Some((held, _)) => {
+            format!("{}: fenced: the key belongs to the owner of {resource}, not of {held}", site.name())
+        }
+        None => format!("{}: fenced: only the owner of {resource} may write here", site.name()),
+    };
+    Failure::new(Exit::Fenced, "fenced", what)
+        .detail("resource", resource.as_str())
+        .detail("term", bound.term.to_string())
+        .next(site.global.line(&["owner", &resource]))
+        .next(site.global.line(&["elect", &resource, "--", "COMMAND"]))
 }
 
 /// There is nothing under the key.
@@ -276,7 +306,7 @@ fn unknown_namespace(site: Site<'_>) -> Failure {
         .next(site.global.line(&["namespace", "list"]))
 }
 
-fn unavailable(error: &dyn std::fmt::Display, status: String) -> Failure {
+pub(super) fn unavailable(error: &dyn std::fmt::Display, status: String) -> Failure {
     // The same state in the same words as everywhere: the SDK's message may hold it too.
     let what = error.to_string().replace("unavailable, nothing changed: ", "unavailable: ");
     Failure::new(Exit::Unavailable, "unavailable", what)

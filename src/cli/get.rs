@@ -13,7 +13,8 @@ use super::{failures, json as forms};
 use crate::client::{Head, Reading, Sibling};
 
 /// Exit 4 if the key is absent or deleted. If it has siblings nothing is on stdout, they are listed on
-/// stderr, and the exit code is 7.
+/// stderr, and the exit code is 7. With --fenced-by the key is sealed: no write of an earlier owner is
+/// applied any more.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -43,6 +44,11 @@ pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
     let mut get = handle.get(key.as_bytes());
     if args.local {
         get = get.local();
+    }
+    if global.fenced_by.is_some()
+        && let Some(fence) = global.fence()?
+    {
+        get = get.fenced_by(fence);
     }
     let reading = get.await.map_err(|error| failures::read(site, &error))?;
     if let Some(path) = &args.save_version {

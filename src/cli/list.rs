@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::progress::Progress;
 use super::words::Site;
 use super::{failures, json as forms};
-use crate::client::{List, Listed, Siblings};
+use crate::client::{List, Listed};
 use crate::core::object::Key;
 
 /// One key a line, in the order of their bytes; bytes that are no text as \xNN, a backslash as \\. Not a
@@ -32,7 +32,7 @@ pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
     let prefix = args::bytes(&args.prefix, args.key_hex)?;
     let handle = global.open(&args.namespace).await?;
     let site = Site { global, namespace: &args.namespace, key: None };
-    let listed = all(site, &handle, |handle| handle.list(&prefix)).await?;
+    let listed = all(site, || handle.list(&prefix)).await?;
     global.output().result(
         || json!({ "keys": listed.iter().map(|one| entry(site.namespace, one)).collect::<Vec<Value>>() }),
         || listed.iter().map(|one| format!("{}\n", one.key)).collect(),
@@ -41,18 +41,14 @@ pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
 }
 
 /// Every page of a listing.
-pub(super) async fn all<'a>(
-    site: Site<'_>,
-    handle: &'a Siblings,
-    ask: impl Fn(&'a Siblings) -> List<'a>,
-) -> Result<Vec<Listed>, Failure> {
+pub(super) async fn all<'a>(site: Site<'_>, ask: impl Fn() -> List<'a>) -> Result<Vec<Listed>, Failure> {
     let progress = Progress::start(site.global.output(), format!("keys of {}:", site.namespace));
     let mut listed = Vec::new();
     let mut after: Option<Key> = None;
     loop {
         let page = match after {
-            Some(key) => ask(handle).after(key),
-            None => ask(handle),
+            Some(key) => ask().after(key),
+            None => ask(),
         };
         let page = page.await.map_err(|error| failures::list(site, &error))?;
         progress.add(page.keys.len());

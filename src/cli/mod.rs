@@ -11,6 +11,7 @@
 
 mod args;
 mod basis;
+mod certificate;
 mod child;
 mod cluster;
 mod conflicts;
@@ -18,11 +19,13 @@ mod create;
 mod delete;
 mod demo;
 mod dev;
+mod elect;
 mod error;
 mod exit;
 mod failures;
 mod get;
 mod grant;
+mod guarded;
 mod json;
 mod keygen;
 mod list;
@@ -30,13 +33,17 @@ pub mod load;
 pub mod local;
 mod namespace;
 mod node;
+mod once;
 mod outcome;
 mod output;
 mod overwrite;
+mod owner;
 mod progress;
 pub mod relay;
 mod replace;
+mod resign;
 mod resolve;
+mod resource;
 mod session;
 mod show;
 mod status;
@@ -93,6 +100,12 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Resolve(args) => client(resolve::run(&args, global)),
         Command::Conflicts(args) => client(conflicts::run(&args, global)),
         Command::Show(args) => client(show::run(&args, global)),
+        Command::Elect(args) => elect::run(&args, global),
+        Command::Guarded(args) => guarded::run(&args, global),
+        Command::Owner(args) => client(owner::run(&args, global)),
+        Command::Resign(args) => client(resign::run(&args, global)),
+        Command::Certificate(command) => certificate::run(&command, global),
+        Command::Once(args) => client(once::run(&args, global)),
         Command::Outcome(args) => client(outcome::run(&args, global)),
         Command::List(args) => client(list::run(&args, global)),
         Command::Status(args) => client(status::run(&args, global)),

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use super::args::{Global, namespace_name};
 use super::error::Failure;
 use super::exit::Exit;
-use super::failures;
+use super::{failures, json as forms};
 use crate::client::Mode;
 use crate::core::cluster::Configuration;
+use crate::core::object::Key;
 use crate::core::policy::Namespace;
 
 #[derive(Debug, clap::Subcommand)]
@@ -39,7 +40,7 @@ pub(super) struct Create {
     /// Take a write quorum so small that two concurrent writers may both not learn of it
     #[arg(long, requires = "write_quorum")]
     allow_silent_conflicts: bool,
-    /// Every key is fenced by the owner of this resource
+    /// Every key belongs to the owner of this resource: only its fenced writes are applied
     #[arg(long, value_name = "RESOURCE")]
     owned_by: Option<String>,
 }
@@ -62,25 +63,39 @@ pub(super) async fn run(command: &Command, global: &Global) -> Result<Exit, Fail
 
 async fn create(args: &Create, global: &Global) -> Result<Exit, Failure> {
     namespace_name(&args.name)?;
-    if args.mode == ModeArg::Linearizable {
-        return Err(failures::not_built("the mode linearizable"));
+    let mode = match args.mode {
+        ModeArg::Siblings => Mode::Siblings,
+        ModeArg::Linearizable => Mode::Linearizable,
+    };
+    if mode == Mode::Linearizable && args.write_quorum.is_some() {
+        return Err(Failure::usage("a linearizable namespace takes no write quorum: a majority decides")
+            .next("leave --write-quorum out"));
     }
-    if args.owned_by.is_some() {
-        return Err(failures::not_built("--owned-by"));
+    if mode == Mode::Siblings && args.owned_by.is_some() {
+        return Err(Failure::usage("only a linearizable namespace can be owned: siblings are never fenced")
+            .next("--mode linearizable"));
     }
+    let owned_by = args.owned_by.as_ref().map(|resource| Key::try_from(resource.as_bytes().to_vec()));
+    let owned_by = owned_by.transpose().map_err(|error| {
+        Failure::usage(format!("--owned-by: {error}")).next("choose a resource of 1 to 1024 bytes")
+    })?;
     let identity = global.identity()?;
     let client = global.connect().await?;
     let replicas = client.configuration().replica_count();
     if let Some(quorum) = args.write_quorum {
         check_quorum(quorum, replicas, args.allow_silent_conflicts)?;
     }
-    let mut words = vec!["namespace", "create", &args.name, "--mode", "siblings"];
+    let mut words = vec!["namespace", "create", &args.name, "--mode", failures::mode_name(mode)];
+    words.extend(args.owned_by.iter().flat_map(|resource| ["--owned-by", resource]));
     let quorum = args.write_quorum.map(|quorum| quorum.to_string());
     words.extend(quorum.iter().flat_map(|quorum| ["--write-quorum", quorum]));
     words.extend(args.allow_silent_conflicts.then_some("--allow-silent-conflicts"));
     let again = Global { identity: None, ..global.clone() }.line(&words);
-    let created =
-        client.admin(identity).create_namespace(&args.name, Mode::Siblings, args.write_quorum).await;
+    let admin = client.admin(identity);
+    let created = match owned_by {
+        Some(resource) => admin.create_owned_namespace(&args.name, resource).await,
+        None => admin.create_namespace(&args.name, mode, args.write_quorum).await,
+    };
     let id = created.map_err(|error| failures::admin(global, &error, &again))?;
     let out = global.output();
     out.result(|| json!({ "name": args.name, "id": id.to_string() }), || id.to_string())?;
@@ -132,6 +147,7 @@ fn to_json(config: &Configuration, namespace: &Namespace) -> Value {
         "mode": failures::mode_name(namespace.policy.mode),
         "write_quorum": namespace.write_quorum(replicas),
         "read_quorum": namespace.read_quorum(replicas),
+        "owned_by": namespace.owned_by.as_ref().map(forms::key),
     })
 }
 
@@ -139,8 +155,12 @@ fn to_text(config: &Configuration, namespace: &Namespace) -> String {
     let replicas = config.replica_count();
     let (write, read) = (namespace.write_quorum(replicas), namespace.read_quorum(replicas));
     let mode = failures::mode_name(namespace.policy.mode);
+    let owned = match &namespace.owned_by {
+        Some(resource) => format!("\towned by {resource}"),
+        None => String::new(),
+    };
     format!(
-        "{}\t{mode}\twrites {write} of {replicas}\treads {read}\t{}\n",
+        "{}\t{mode}\twrites {write} of {replicas}\treads {read}\t{}{owned}\n",
         namespace.policy.name, namespace.id
     )
 }

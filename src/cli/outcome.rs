@@ -10,9 +10,10 @@ use super::exit::Exit;
 use super::words::Site;
 use super::write::{self, Writer};
 use super::{failures, json as forms};
-use crate::client::{Outcome, Receipt, Written};
+use crate::client::{Outcome, Receipt, WriteError, Written};
 
-/// Exit 0 if it was applied, 7 if it was applied and has siblings now, 5 if that is still not known.
+/// Exit 0 if it was applied, 7 if it was applied and has siblings now, 3 if a register refused it for good
+/// (6: because of a fence), 5 if that is still not known.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -20,7 +21,8 @@ pub(super) struct Args {
     /// The file of --receipt, or the receipt that was printed
     #[arg(value_name = "RECEIPT")]
     receipt: String,
-    /// End the doubt: send the write until it is applied, beside whatever is there
+    /// End the doubt: send the write until it is applied, beside whatever is there; in a linearizable
+    /// namespace until it is applied, or refused for good
     #[arg(long)]
     settle: bool,
 }
@@ -67,6 +69,12 @@ fn report(args: &Args, site: Site<'_>, receipt: &Receipt, outcome: &Outcome) -> 
             }
             let apart = !siblings.is_empty() && superseded_by.is_none();
             Ok(if apart { Exit::Siblings } else { Exit::Done })
+        }
+        Outcome::Refused { reason, current } => {
+            Err(failures::refused(site, reason.clone(), current.as_deref(), &[]).detail("outcome", "refused"))
+        }
+        Outcome::Forgotten => {
+            Err(failures::write(site, &WriteError::Forgotten).detail("outcome", "forgotten"))
         }
         Outcome::Incomplete { copies, needed } => {
             let what =

@@ -35,7 +35,7 @@ pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
     let key = args.place.key()?;
     args.basis.fixed_for(args.op.as_deref())?;
     let value = args.value.read()?;
-    let handle = global.open(&args.place.namespace).await?;
+    let handle = global.open_to_write(&args.place.namespace).await?;
     let site = Site { global, namespace: &args.place.namespace, key: Some(&key) };
     let receipt = args.receipt.as_deref();
     let writer = Writer { site, key: &key, handle: &handle, receipt, value: args.value.words() };
@@ -43,6 +43,10 @@ pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
         return writer.finish(writer.again(&saved).await);
     }
     let basis = args.basis.resolve(site, &key, &handle).await?;
+    if args.or_sibling && handle.is_linearizable() {
+        let what = format!("{:?} is linearizable: its keys have no siblings", args.place.namespace);
+        return Err(Failure::usage(what).next("leave --or-sibling out"));
+    }
     let mut pending = handle.replace(basis, value);
     if args.or_sibling {
         pending = pending.or_sibling();

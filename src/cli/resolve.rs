@@ -38,7 +38,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
     let key = args.place.key()?;
-    let handle = global.open(&args.place.namespace).await?;
+    let handle = global.open_siblings(&args.place.namespace).await?;
     let site = Site { global, namespace: &args.place.namespace, key: Some(&key) };
     let receipt = args.receipt.as_deref();
     let writer = Writer { site, key: &key, handle: &handle, receipt, value: Vec::new() };

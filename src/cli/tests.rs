@@ -18,7 +18,7 @@ use crate::core::policy::PolicyError;
 use crate::core::write::WriteId;
 use crate::wire::client::Failure as NodeFailure;
 
-const GLOBAL: Global = Global { ticket: None, identity: None, at: None, json: false };
+const GLOBAL: Global = Global { ticket: None, identity: None, at: None, fenced_by: None, json: false };
 
 fn key(bytes: &[u8]) -> Key {
     bytes.to_vec().try_into().unwrap()

@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::failures;
 use super::json as forms;
 use super::words::{Site, quoted};
-use crate::client::{Outcome, Pending, Receipt, Siblings, Version, Versions, WriteError, Written};
+use crate::client::{Outcome, Pending, Receipt, Space, Version, Versions, WriteError, Written};
 use crate::core::object::Key;
 use crate::core::write::WriteId;
 
@@ -27,7 +27,7 @@ const SHOWN: usize = 2_000;
 pub(super) struct Writer<'a> {
     pub(super) site: Site<'a>,
     pub(super) key: &'a Key,
-    pub(super) handle: &'a Siblings,
+    pub(super) handle: &'a Space,
     /// `--receipt`.
     pub(super) receipt: Option<&'a Path>,
     /// The arguments that give the value, for suggestions.

@@ -12,7 +12,7 @@ use crate::core::chain::{
     Chain, ConfigChange, ENTRY_FORMAT, Entry, Grant, Mode, NamespacePolicy, SignedEntry,
 };
 use crate::core::cluster::Configuration;
-use crate::core::object::{NamespaceId, NamespaceName};
+use crate::core::object::{Key, NamespaceId, NamespaceName};
 use crate::core::policy::PolicyError;
 use crate::core::signature::sign_one;
 use crate::wire::client::{Failure, Propose, Proposed};
@@ -46,6 +46,18 @@ impl Admin {
         let name: NamespaceName = name.parse()?;
         let policy = NamespacePolicy { name, mode, write_quorum };
         let config = self.change(ConfigChange::CreateNamespace(policy.clone())).await?;
+        let namespace = config.policy().namespace(&policy.name);
+        namespace
+            .map(|namespace| namespace.id)
+            .ok_or_else(|| AdminError::Unknown("the namespace was created and is gone again".into()))
+    }
+
+    /// Creates a linearizable namespace whose every key is bound from birth to `resource`: only writes
+    /// that are fenced by its owner are applied. Returns its id.
+    pub async fn create_owned_namespace(&self, name: &str, resource: Key) -> Result<NamespaceId, AdminError> {
+        let name: NamespaceName = name.parse()?;
+        let policy = NamespacePolicy { name, mode: Mode::Linearizable, write_quorum: None };
+        let config = self.change(ConfigChange::CreateOwnedNamespace(policy.clone(), resource)).await?;
         let namespace = config.policy().namespace(&policy.name);
         namespace
             .map(|namespace| namespace.id)

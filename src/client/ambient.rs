@@ -1,4 +1,4 @@
-//! Entropy and the wall clock: the only file of the SDK that reads either.
+//! Entropy and clocks: the only file of the SDK that reads either.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,4 +19,12 @@ pub(super) fn wall_ms() -> u64 {
     let now = SystemTime::now();
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds on a clock that only rises, and that runs while the machine is suspended: an owner that
+/// slept must know that its lease ran out. Only differences mean anything.
+pub(super) fn boot_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    seconds.saturating_mul(1_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or_default() / 1_000_000)
 }

@@ -10,6 +10,8 @@
 
 use crate::core::identity::MemberId;
 use crate::wire::client::{Failure, Submitted};
+use crate::wire::ownership::{Ballots, Campaigned};
+use crate::wire::register::Verdict as RegisterVerdict;
 use crate::wire::registry::Reply;
 
 /// When attempts are made, in milliseconds.
@@ -80,6 +82,8 @@ pub enum Verdict {
 #[derive(Debug, Clone)]
 pub struct Attempts {
     writes: bool,
+    /// The answers are agreed on by a majority: a refusal is final whatever other attempts did.
+    agreed: bool,
     pace: Pace,
     slots: Vec<Slot>,
     started_ms: u64,
@@ -135,6 +139,12 @@ impl Attempts {
         Self::new(true, replicas, pace)
     }
 
+    /// Attempts of a write to a register. Its replicas agree, so a refusal is the verdict, whatever other
+    /// attempts did.
+    pub fn register(replicas: impl IntoIterator<Item = MemberId>, pace: Pace) -> Self {
+        Attempts { agreed: true, ..Self::new(true, replicas, pace) }
+    }
+
     /// Attempts of a request that changes nothing.
     pub fn read(replicas: impl IntoIterator<Item = MemberId>, pace: Pace) -> Self {
         Self::new(false, replicas, pace)
@@ -144,6 +154,7 @@ impl Attempts {
         let slot = |node| Slot { node, state: State::Untried, failures: 0, incomplete: false };
         Attempts {
             writes,
+            agreed: false,
             pace,
             slots: replicas.into_iter().map(slot).collect(),
             started_ms: 0,
@@ -183,6 +194,9 @@ impl Attempts {
             return out;
         }
         let meaning = match heard {
+            Heard::Reply(reply) if self.agreed && is_agreed(&reply) => {
+                return self.finish(Verdict::Answer(*reply), out);
+            }
             Heard::Reply(reply) => match meaning(&reply) {
                 Meaning::Final => return self.finish(Verdict::Answer(*reply), out),
                 Meaning::Refusal => {
@@ -369,9 +383,26 @@ fn doubtful(why: &str, refusal: &Reply) -> String {
     format!("one node said {refused:?}, but an attempt at another may have been taken ({why})")
 }
 
+/// Whether a register's replicas agreed on this answer.
+fn is_agreed(reply: &Reply) -> bool {
+    matches!(
+        reply,
+        Reply::Submitted(Submitted::Refused { .. } | Submitted::Fenced(_) | Submitted::Forgotten)
+            | Reply::Campaigned(Campaigned { result: Ballots::Refused | Ballots::Running { .. }, .. })
+    )
+}
+
 fn meaning(reply: &Reply) -> Meaning {
     match reply {
-        Reply::Submitted(Submitted::Refused { .. }) => Meaning::Refusal,
+        Reply::Submitted(Submitted::Refused { .. } | Submitted::Fenced(_) | Submitted::Forgotten) => {
+            Meaning::Refusal
+        }
+        Reply::Verdict(RegisterVerdict::Unknown) => {
+            Meaning::Cannot("too few replicas answered in time".into())
+        }
+        Reply::Campaigned(Campaigned { result: Ballots::Incomplete, .. }) => {
+            Meaning::Incomplete("no majority said so in time".into())
+        }
         Reply::Submitted(Submitted::Incomplete { copies, needed }) => {
             Meaning::Incomplete(format!("{copies} of {needed} replicas have it"))
         }

@@ -1,15 +1,18 @@
 //! What the SDK makes sure of before it believes a node: signatures, membership, rights, and that the
 //! answer is about what was asked.
 
+use bytes::Bytes;
+
 use super::attempt::Heard;
 use crate::core::chain::Rights;
 use crate::core::cluster::Configuration;
-use crate::core::object::ObjectId;
+use crate::core::object::{NamespaceId, ObjectId};
 use crate::core::stamp::SignedStamp;
 use crate::core::verified::RootCache;
 use crate::core::version::Version;
 use crate::core::write::WriteId;
 use crate::wire::client::{Outcome, Submitted, Versions};
+use crate::wire::register::{Sealed, Verdict};
 use crate::wire::registry::Reply;
 
 /// An answer that cannot be believed, or not yet.
@@ -85,7 +88,27 @@ impl Checker<'_> {
             Reply::Submitted(Submitted::Refused { current }) => {
                 current.iter().flatten().try_for_each(|version| self.version(object, version))
             }
+            Reply::Verdict(Verdict::Applied { stamps, .. }) => {
+                stamps.iter().try_for_each(|stamp| self.stamp(object, Some(write), stamp))
+            }
+            Reply::Verdict(Verdict::Refused { current }) => {
+                current.iter().try_for_each(|version| self.version(object, version))
+            }
             _ => Ok(()),
+        }
+    }
+
+    /// The answer to a `Seal`: the version is genuine and of this object, and the value is its.
+    pub(super) fn sealed(&self, object: ObjectId, answer: &Sealed) -> Checked {
+        self.current(object, answer.version.as_ref(), answer.value.as_slice())
+    }
+
+    /// One version, or none, with its value.
+    pub(super) fn current(&self, object: ObjectId, version: Option<&Version>, value: &[Bytes]) -> Checked {
+        match (version, value) {
+            (None, []) => Ok(()),
+            (Some(version), [value]) if version.write().body.matches(value) => self.version(object, version),
+            _ => Err(forged("the value does not have the length and hash that its author signed")),
         }
     }
 
@@ -102,7 +125,9 @@ impl Checker<'_> {
             self.stamp(object, Some(version.id()), stamp)?;
             let revision = stamp.stamp().policy_revision;
             let policy = self.config.policy();
-            if !policy.allowed(&write.author, write.namespace, &write.key, Rights::WRITE, revision) {
+            let elects = write.namespace == NamespaceId::resources(write.cluster);
+            let right = if elects { Rights::ELECT } else { Rights::WRITE };
+            if !policy.allowed(&write.author, write.namespace, &write.key, right, revision) {
                 return Err(forged("its author had no right to write it"));
             }
         }

@@ -1,7 +1,8 @@
 //! Connecting, and opening namespaces.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
@@ -12,14 +13,18 @@ use super::check::unexpected;
 use super::error::{ConnectError, OpenError, ReadError};
 use super::exchange::Deadline;
 use super::identity::Identity;
+use super::linearizable::Linearizable;
 use super::peers::Peers;
 use super::siblings::Siblings;
+use super::space::Space;
 use super::ticket::Ticket;
 use crate::core::chain::Mode;
 use crate::core::cluster::Configuration;
 use crate::core::identity::MemberId;
 use crate::core::object::NamespaceName;
+use crate::core::policy::Namespace;
 use crate::core::verified::RootCache;
+use crate::core::write::WriteId;
 use crate::transport::{Endpoint, Options, Timing};
 use crate::wire::client::{AskStatus, Status};
 use crate::wire::registry::{Reply, Request};
@@ -41,6 +46,8 @@ pub(super) struct Shared {
     /// Held while the configuration is fetched.
     pub(super) fetching: AsyncMutex<()>,
     pub(super) cache: RootCache,
+    /// Tenures whose proof was sent already: nodes that forgot it ask for it.
+    pub(super) presented: Mutex<BTreeSet<WriteId>>,
     pub(super) timeout: Duration,
 }
 
@@ -63,19 +70,35 @@ impl Client {
 
     /// Opens a namespace in `siblings` mode.
     pub async fn siblings(&self, name: &str) -> Result<Siblings, OpenError> {
+        self.open(name, Mode::Siblings).await.map(Siblings)
+    }
+
+    /// Opens a namespace in `linearizable` mode: its keys are registers.
+    pub async fn linearizable(&self, name: &str) -> Result<Linearizable, OpenError> {
+        self.open(name, Mode::Linearizable).await.map(Linearizable)
+    }
+
+    /// Opens a namespace in whichever mode it has.
+    pub async fn space(&self, name: &str) -> Result<Space, OpenError> {
+        Ok(Space::new(self, &self.find(name).await?))
+    }
+
+    async fn open(&self, name: &str, wanted: Mode) -> Result<Space, OpenError> {
+        let namespace = self.find(name).await?;
+        match namespace.policy.mode {
+            mode if mode == wanted => Ok(Space::new(self, &namespace)),
+            mode => Err(OpenError::Mode { name: name.to_owned(), mode }),
+        }
+    }
+
+    async fn find(&self, name: &str) -> Result<Namespace, OpenError> {
         let parsed: NamespaceName = name.parse()?;
         let mut config = self.configuration();
         if config.policy().namespace(&parsed).is_none() {
             config = self.refresh().await.map_err(|error| OpenError::Unavailable(error.to_string()))?;
         }
         let namespace = config.policy().namespace(&parsed);
-        let namespace = namespace.ok_or_else(|| OpenError::Unknown(name.to_owned()))?;
-        match namespace.policy.mode {
-            Mode::Siblings => {
-                Ok(Siblings { client: self.clone(), namespace: Arc::new(namespace.clone()), resolver: None })
-            }
-            mode => Err(OpenError::Mode { name: name.to_owned(), mode }),
-        }
+        namespace.cloned().ok_or_else(|| OpenError::Unknown(name.to_owned()))
     }
 
     /// This client with every request sent to one node, given by name or id: it forwards what it
@@ -160,6 +183,7 @@ impl Builder {
             config: RwLock::new(Arc::new(founded)),
             fetching: AsyncMutex::new(()),
             cache: RootCache::default(),
+            presented: Mutex::default(),
             timeout: self.timeout.unwrap_or(Client::TIMEOUT),
         };
         let client = Client { shared: Arc::new(shared), only: None };

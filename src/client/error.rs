@@ -2,6 +2,7 @@
 //! it is safe to try again.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::attempt::Verdict;
 use super::client::Client;
@@ -10,8 +11,11 @@ use super::version::Version;
 use crate::core::chain::Mode;
 use crate::core::cluster::ConfigError;
 use crate::core::codec::DecodeError;
+use crate::core::identity::PublicKey;
 use crate::core::limits;
 use crate::core::object::{InvalidKey, InvalidNamespaceName};
+use crate::core::register::Bound;
+use crate::core::write::Term;
 use crate::transport::EndpointError;
 use crate::wire::client::Failure;
 use crate::wire::registry::Reply;
@@ -121,6 +125,12 @@ pub enum ReadError {
     /// Every replica that answered sent something forged or damaged.
     #[error("the answers are not genuine: {0}")]
     Forged(String),
+    /// The register is bound to an ownership that the seal does not have, or no longer.
+    #[error("fenced: the key is bound to {} of term {}", .0.resource, .0.term)]
+    Fenced(Bound),
+    /// A fenced read in a siblings namespace.
+    #[error("only keys of linearizable namespaces can be sealed")]
+    NotFenced,
     /// The resolver gave up.
     #[error("the resolver gave up: {0}")]
     Resolver(String),
@@ -162,6 +172,12 @@ pub enum WriteError {
         /// The cluster's.
         now: u64,
     },
+    /// So many writes of the register came after it that nobody remembers whether it was applied. It
+    /// never will be from now on.
+    #[error(
+        "too many writes came after it: whether it was applied is no longer remembered; it never will be now"
+    )]
+    Forgotten,
     /// No replica took it before the deadline. Nothing changed; safe to retry.
     #[error("unavailable, nothing changed: {0}")]
     Unavailable(String),
@@ -193,6 +209,9 @@ pub enum UpdateError {
     /// The key has siblings and the handle no resolver, or its resolver keeps them. Nothing changed.
     #[error("{0} versions are live side by side: resolve them, or open the namespace with a resolver")]
     Siblings(usize),
+    /// The register is bound to an ownership that the write does not have, or no longer. Nothing changed.
+    #[error("fenced: the key is bound to {} of term {}", .0.resource, .0.term)]
+    Fenced(Bound),
     /// Others were faster every time until the deadline. Nothing changed; safe to retry.
     #[error("others were faster {attempts} times, until the deadline; nothing changed")]
     Contended {
@@ -202,6 +221,31 @@ pub enum UpdateError {
     /// The write failed or its outcome is unknown: see there.
     #[error(transparent)]
     Write(#[from] WriteError),
+}
+
+/// A campaign did not end in an ownership.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CampaignError {
+    /// Somebody else owns the resource, and did not let go of it in time.
+    #[error("owned by {by}, term {term}, for {:.1} s more without a renewal", .left.as_secs_f32())]
+    Owned {
+        /// Whose tenure it is.
+        by: PublicKey,
+        /// Its term.
+        term: Term,
+        /// About how long its lease still runs if it is not renewed.
+        left: Duration,
+    },
+    /// Too few voters could be reached in time. A tenure that was submitted may yet be chosen; as nobody
+    /// renews it, its lease runs out.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// A resignation may have been taken, or may yet be.
+    #[error("not known: {0}")]
+    Unknown(String),
+    /// This identity may not campaign, or the resource could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 /// A listing is not complete. Nothing changed; safe to retry.
@@ -255,7 +299,7 @@ fn mode_name(mode: Mode) -> &'static str {
 impl WriteError {
     /// Whether the cluster is certainly as it was before.
     pub fn nothing_changed(&self) -> bool {
-        !matches!(self, WriteError::Unknown(_))
+        !matches!(self, WriteError::Unknown(_) | WriteError::Forgotten)
     }
 
     /// The receipt of a write whose outcome is unknown.

@@ -14,7 +14,6 @@ use crate::core::chain::Rights;
 use crate::core::cluster::Configuration;
 use crate::core::identity::{MemberId, PublicKey};
 use crate::core::object::{Key, NamespaceId, ObjectId};
-use crate::core::placement;
 use crate::wire::client::Failure;
 use crate::wire::frame::Frame;
 use crate::wire::registry::{Reply, Request};
@@ -35,6 +34,8 @@ pub(super) struct Target<'a> {
     pub(super) rights: Rights,
     /// The write epoch of a write.
     pub(super) epoch: Option<u64>,
+    /// Whether it is a register, whose replicas agree.
+    pub(super) agreed: bool,
 }
 
 enum Event {
@@ -102,10 +103,12 @@ impl Client {
     ) -> Verdict {
         let mut pauses = pauses();
         loop {
-            let replicas = self.route(placement::replicas(self.configuration().current(), target.object()));
+            let replicas = self.route(self.configuration().replicas(target.namespace, target.object()));
             let hedge_ms = self.shared.peers.hedge_ms();
             let pace = Pace { deadline_ms: deadline.left_ms(), hedge_ms, ..Pace::default() };
             let attempts = match request {
+                Request::Submit(_) if target.agreed => Attempts::register(replicas, pace),
+                Request::Campaign(_) => Attempts::register(replicas, pace),
                 Request::Submit(_) => Attempts::write(replicas, pace),
                 _ => Attempts::read(replicas, pace),
             };

@@ -1,12 +1,32 @@
 //! What fences writes and reads: a tenure's proof and its secret key.
 
 use std::fmt;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
 
+use super::client::Client;
 use crate::core::identity::{PublicKey, SecretKey, Signature};
 use crate::core::object::{Key, NamespaceId};
 use crate::core::tenure::{Seal, TenureProof, sign_fence};
 use crate::core::write::{Fence, Term, WriteId};
+use crate::core::{armor, codec};
+
+/// The first line of a fence file.
+const TITLE: &str = "tanist-fence-1";
+
+/// A file is not a fence.
+#[derive(Debug, thiserror::Error)]
+pub enum FenceError {
+    /// It cannot be read.
+    #[error("cannot be read: {0}")]
+    Read(#[from] std::io::Error),
+    /// Not the text of a fence.
+    #[error("not a fence: {0}")]
+    NotAFence(#[from] armor::NotArmored),
+    /// It begins well, and the rest is not a tenure's proof with its key.
+    #[error("the fence is damaged")]
+    Damaged,
+}
 
 /// The right to act as owner at one term: the tenure's proof, and the key that signs for it. Cheap to
 /// clone. Whoever has it can write as the owner until a higher term is chosen: keep it secret.
@@ -20,6 +40,24 @@ impl FenceKey {
     /// Puts a proof and its tenure's key together; `None` if the key is another one.
     pub fn new(proof: Arc<TenureProof>, key: SecretKey) -> Option<Self> {
         (proof.tenure.key == Some(key.public())).then_some(FenceKey { proof, key })
+    }
+
+    /// As text, for a file that nobody else can read: it holds the secret.
+    pub fn to_text(&self) -> String {
+        armor::write(TITLE, &codec::encode(&(&*self.proof, self.key.seed())))
+    }
+
+    /// What [`to_text`](Self::to_text) wrote.
+    pub fn from_text(text: &str) -> Result<Self, FenceError> {
+        let bytes = armor::read(TITLE, text)?;
+        let (proof, seed): (TenureProof, [u8; 32]) =
+            codec::decode(&bytes).map_err(|_| FenceError::Damaged)?;
+        FenceKey::new(Arc::new(proof), SecretKey::from_seed(&seed)).ok_or(FenceError::Damaged)
+    }
+
+    /// Reads the file at `path`.
+    pub fn load(path: &Path) -> Result<Self, FenceError> {
+        Self::from_text(&std::fs::read_to_string(path)?)
     }
 
     /// What is owned.
@@ -64,8 +102,33 @@ impl FenceKey {
     }
 }
 
+impl AsRef<FenceKey> for FenceKey {
+    fn as_ref(&self) -> &FenceKey {
+        self
+    }
+}
+
 impl fmt::Debug for FenceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FenceKey").field("resource", self.resource()).field("term", &self.term()).finish()
+    }
+}
+
+impl Client {
+    /// Whether nodes were sent the proof of this tenure already.
+    pub(super) fn has_presented(&self, proof: &TenureProof) -> bool {
+        let presented = self.shared.presented.lock().unwrap_or_else(PoisonError::into_inner);
+        presented.contains(&proof.signed.id())
+    }
+
+    /// Remembers that nodes were sent the proof of this tenure.
+    pub(super) fn note_presented(&self, proof: &TenureProof) {
+        /// More tenures than anybody holds at a time.
+        const REMEMBERED: usize = 1024;
+        let mut presented = self.shared.presented.lock().unwrap_or_else(PoisonError::into_inner);
+        if presented.len() >= REMEMBERED {
+            presented.clear();
+        }
+        presented.insert(proof.signed.id());
     }
 }

@@ -9,31 +9,41 @@ use super::attempt::Verdict;
 use super::check::{Checker, Rejected, unexpected};
 use super::error::ReadError;
 use super::exchange::{Deadline, Target, pauses};
+use super::fence::FenceKey;
 use super::reading::{Head, Reading, Resolution, Sibling};
-use super::siblings::{Resolver, Siblings};
+use super::space::{Resolver, Space};
 use crate::core::chain::Rights;
 use crate::core::object::{InvalidKey, Key, ObjectId};
 use crate::core::write::Write;
 use crate::wire::client as wire;
+use crate::wire::register::Seal;
 use crate::wire::registry::{Reply, Request};
 
 /// A read that is about to be made: await it.
 #[must_use = "a read is made when it is awaited"]
 pub struct Get<'a> {
-    handle: &'a Siblings,
+    handle: &'a Space,
     key: Result<Key, InvalidKey>,
     local: bool,
     history: bool,
+    fence: Option<FenceKey>,
 }
 
 impl<'a> Get<'a> {
-    pub(super) fn new(handle: &'a Siblings, key: Result<Key, InvalidKey>) -> Self {
-        Get { handle, key, local: false, history: false }
+    pub(super) fn new(handle: &'a Space, key: Result<Key, InvalidKey>) -> Self {
+        Get { handle, key, local: false, history: false, fence: handle.fence.clone() }
     }
 
     /// Takes one node's word instead of a read quorum's: faster, works in any partition, may be old.
     pub fn local(mut self) -> Self {
         self.local = true;
+        self
+    }
+
+    /// Seals the key while reading it: from then on no write of a lower term of the tenure's resource is
+    /// applied. Only registers can be sealed; it needs the right to write.
+    pub fn fenced_by(mut self, fence: impl AsRef<FenceKey>) -> Self {
+        self.fence = Some(fence.as_ref().clone());
         self
     }
 
@@ -52,6 +62,9 @@ impl<'a> IntoFuture for Get<'a> {
         Box::pin(async move {
             let key = self.key?;
             let deadline = Deadline::after(self.handle.client.timeout());
+            if let Some(fence) = &self.fence {
+                return self.handle.seal(&key, fence, deadline).await;
+            }
             let mut reading = self.handle.read(&key, self.local, self.history, deadline).await?;
             if let Some(resolver) = &self.handle.resolver
                 && reading.is_conflict()
@@ -82,7 +95,7 @@ fn resolve(reading: &mut Reading, resolver: &Resolver) -> Result<(), ReadError> 
     Ok(())
 }
 
-impl Siblings {
+impl Space {
     /// Reads a key without resolving: versions, then the values that did not fit.
     pub(super) async fn read(
         &self,
@@ -106,7 +119,50 @@ impl Siblings {
 
     pub(super) fn target<'a>(&self, key: &'a Key, rights: Rights) -> Target<'a> {
         let who = self.client.identity().public();
-        Target { namespace: self.namespace.id, key, who, rights, epoch: None }
+        Target { namespace: self.namespace.id, key, who, rights, epoch: None, agreed: self.is_linearizable() }
+    }
+
+    /// Reads a register and raises its fence.
+    async fn seal(&self, key: &Key, fence: &FenceKey, deadline: Deadline) -> Result<Reading, ReadError> {
+        let (namespace, client) = (self.namespace.id, &self.client);
+        if !self.is_linearizable() {
+            return Err(ReadError::NotFenced);
+        }
+        let object = ObjectId::new(namespace, key);
+        let check = move |checker: &Checker<'_>, reply: &Reply| match reply {
+            Reply::Sealed(sealed) => checker.sealed(object, sealed),
+            _ => Err(unexpected()),
+        };
+        let (seal, signature) = fence.seal(namespace, key.clone());
+        let target = self.target(key, Rights::WRITE);
+        let mut known = client.has_presented(fence.proof());
+        loop {
+            let tenure = (!known).then(|| fence.proof().clone());
+            let request = Request::Seal(Seal { seal: seal.clone(), signature, tenure });
+            let sealed = match client.ask_key(&target, &request, deadline, &check).await {
+                Verdict::Answer(Reply::Sealed(sealed)) => sealed,
+                Verdict::Answer(Reply::Failure(wire::Failure::NeedsTenure)) if known => {
+                    known = false;
+                    continue;
+                }
+                other => return Err(ReadError::from_verdict(other)),
+            };
+            client.note_presented(fence.proof());
+            if let Err(bound) = sealed.result {
+                return Err(ReadError::Fenced(bound));
+            }
+            let value = sealed.value.into_vec().into_iter();
+            let siblings = sealed.version.into_iter().zip(value);
+            let siblings = siblings.map(|(version, value)| Sibling::new(Head::new(version), value));
+            return Ok(Reading {
+                namespace,
+                key: key.clone(),
+                siblings: siblings.collect(),
+                history: Vec::new(),
+                evidence: Vec::new(),
+                resolved: None,
+            });
+        }
     }
 
     async fn read_versions(

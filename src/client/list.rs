@@ -10,7 +10,7 @@ use super::attempt::Verdict;
 use super::check::{Checker, Rejected, unexpected};
 use super::error::{ListError, ReadError};
 use super::exchange::Deadline;
-use super::siblings::Siblings;
+use super::space::Space;
 use super::version::Version;
 use crate::core::identity::MemberId;
 use crate::core::object::{Key, ObjectId};
@@ -23,7 +23,7 @@ use crate::wire::registry::{Reply, Request};
 /// A listing that is about to be asked for: await it for one page.
 #[must_use = "a listing is made when it is awaited"]
 pub struct List<'a> {
-    handle: &'a Siblings,
+    handle: &'a Space,
     prefix: Vec<u8>,
     after: Option<Key>,
     limit: u32,
@@ -52,7 +52,7 @@ pub struct Listed {
 type Live = Vec<(u64, WriteId, Option<u64>)>;
 
 impl<'a> List<'a> {
-    pub(super) fn new(handle: &'a Siblings, prefix: &[u8], conflicts: bool) -> Self {
+    pub(super) fn new(handle: &'a Space, prefix: &[u8], conflicts: bool) -> Self {
         let limit = limits::LIST_PAGE as u32;
         List { handle, prefix: prefix.to_vec(), after: None, limit, conflicts }
     }

@@ -18,17 +18,21 @@
 //! ```
 //!
 //! ```text
-//! client     connect, open namespaces          siblings   the handle of a namespace
+//! client     connect, open namespaces          space      the handle of a namespace
+//! siblings   merges                            linearizable   registers
+//! fence      what an owner writes with
 //! get        reads                             write      create, replace, delete
 //! update     read, compute, write, again       list       keys, keys with siblings
 //! prepare    signed writes that can be saved   settle     submit, outcome, settle
 //! reading    what was read                     version    how it is named
 //! resolvers  ready-made callbacks              admin      namespaces and grants
 //! attempt    which replica is asked when (sans-IO, also without the feature `client`)
+//! owner      renewals and the deadline of an owner (sans-IO, too)
 //! exchange   drives the attempts over the network: peers, config, check
 //! ```
 
 pub mod attempt;
+pub mod owner;
 
 #[cfg(feature = "client")]
 mod admin;
@@ -46,14 +50,17 @@ mod error;
 #[cfg(feature = "client")]
 mod exchange;
 #[cfg(feature = "client")]
-#[allow(dead_code, reason = "its users come next")]
 mod fence;
 #[cfg(feature = "client")]
 mod get;
 #[cfg(feature = "client")]
 mod identity;
 #[cfg(feature = "client")]
+mod linearizable;
+#[cfg(feature = "client")]
 mod list;
+#[cfg(feature = "client")]
+mod once;
 #[cfg(feature = "client")]
 mod peers;
 #[cfg(feature = "client")]
@@ -63,9 +70,15 @@ mod reading;
 #[cfg(feature = "client")]
 pub mod resolvers;
 #[cfg(feature = "client")]
+mod resource;
+#[cfg(feature = "client")]
 mod settle;
 #[cfg(feature = "client")]
 mod siblings;
+#[cfg(feature = "client")]
+mod space;
+#[cfg(feature = "client")]
+mod tenure;
 #[cfg(feature = "client")]
 mod ticket;
 #[cfg(feature = "client")]
@@ -90,17 +103,22 @@ pub use self::{
     admin::Admin,
     client::{Builder, Client},
     error::{
-        AdminError, ConnectError, IdentityError, ListError, OpenError, OutcomeError, ReadError, TicketError,
-        Unknown, UpdateError, WriteError,
+        AdminError, CampaignError, ConnectError, IdentityError, ListError, OpenError, OutcomeError,
+        ReadError, TicketError, Unknown, UpdateError, WriteError,
     },
-    fence::FenceKey,
+    fence::{FenceError, FenceKey},
     get::Get,
     identity::Identity,
+    linearizable::Linearizable,
     list::{List, Listed, Listing},
+    once::{Once, OnceError, OnceKey, Run},
     prepare::{Prepared, Receipt, ReceiptError},
     reading::{Conflict, Head, Reading, Resolution, Sibling, Unresolved},
+    resource::{InvalidLease, Lease, Observation, Resource},
     settle::Outcome,
     siblings::Siblings,
+    space::Space,
+    tenure::Tenure,
     ticket::Ticket,
     update::{Change, Updated},
     version::{Basis, BasisError, Causality, NotAVersion, Version, Versions},

@@ -7,12 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use super::ambient;
 use super::error::WriteError;
-use super::siblings::Siblings;
+use super::fence::FenceKey;
+use super::space::Space;
 use super::version::{Version, Versions};
 use crate::core::codec::{self, DecodeError};
 use crate::core::limits;
 use crate::core::object::{Key, NamespaceId};
 use crate::core::signature::sign_one;
+use crate::core::tenure::TenureProof;
 use crate::core::version::{SignedWrite, Stamps};
 use crate::core::write::{Body, WRITE_FORMAT, Write, WriteId};
 use crate::wire::client::OnConflict;
@@ -34,6 +36,8 @@ pub struct Prepared {
     pub(super) earlier: Option<Arc<SignedWrite>>,
     /// An earlier attempt may have been taken.
     pub(super) doubted: bool,
+    /// The proof of the tenure that it is fenced by.
+    pub(super) tenure: Option<Arc<TenureProof>>,
 }
 
 /// What a write leaves in the hand of its author; the prepared write itself.
@@ -54,6 +58,8 @@ pub enum ReceiptError {
 }
 
 const RECEIPT_FORMAT: u8 = 1;
+/// A receipt of a fenced write: followed by the proof of its tenure.
+const FENCED_FORMAT: u8 = 2;
 
 /// The context under which an operation id becomes a nonce. It never changes: a re-run of the same
 /// operation must be the same write.
@@ -139,16 +145,21 @@ impl Prepared {
             doubted: self.doubted,
             value: self.value.to_vec(),
         };
-        let mut bytes = vec![RECEIPT_FORMAT];
-        bytes.extend(codec::encode(&form));
-        bytes
+        match &self.tenure {
+            None => [&[RECEIPT_FORMAT], &codec::encode(&form)[..]].concat(),
+            Some(tenure) => [&[FENCED_FORMAT], &codec::encode(&(form, tenure))[..]].concat(),
+        }
     }
 
     /// What [`to_bytes`](Self::to_bytes) wrote. The value's hash is checked; signatures are checked by
     /// the node that takes it.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ReceiptError> {
-        let form: Form = match bytes.split_first() {
-            Some((&RECEIPT_FORMAT, rest)) => codec::decode(rest)?,
+        let (form, tenure): (Form, Option<Arc<TenureProof>>) = match bytes.split_first() {
+            Some((&RECEIPT_FORMAT, rest)) => (codec::decode(rest)?, None),
+            Some((&FENCED_FORMAT, rest)) => {
+                let (form, tenure) = codec::decode(rest)?;
+                (form, Some(tenure))
+            }
             Some((&other, _)) => return Err(ReceiptError::Format(other)),
             None => return Err(ReceiptError::Format(0)),
         };
@@ -163,6 +174,7 @@ impl Prepared {
             operation: form.operation,
             earlier: form.earlier,
             doubted: form.doubted,
+            tenure,
         })
     }
 }
@@ -175,9 +187,11 @@ pub(super) struct Draft<'a> {
     pub(super) value: Option<Bytes>,
     pub(super) on_conflict: OnConflict,
     pub(super) operation: Option<&'a str>,
+    /// What it is fenced by.
+    pub(super) fence: Option<&'a FenceKey>,
 }
 
-impl Siblings {
+impl Space {
     /// Signs a write.
     ///
     /// The write epoch is part of what is signed, so a re-run of an operation after the epoch advanced
@@ -205,12 +219,14 @@ impl Siblings {
                 Some(operation) => operation_nonce(operation, self.namespace.id, draft.key),
                 None => ambient::random(),
             },
-            fence: None,
+            fence: draft.fence.map(FenceKey::fence),
             wall_ms: if draft.operation.is_some() { 0 } else { ambient::wall_ms() },
         };
         let sign = |write: Write| {
-            let proof = sign_one(identity.secret(), write.cluster, write.id().into());
-            Arc::new(SignedWrite::new(write, proof, None))
+            let id = write.id();
+            let proof = sign_one(identity.secret(), write.cluster, id.into());
+            let fence = draft.fence.map(|fence| fence.sign(id));
+            Arc::new(SignedWrite::new(write, proof, fence))
         };
         let earlier = (draft.operation.is_some() && write.epoch > 1)
             .then(|| sign(Write { epoch: write.epoch - 1, ..write.clone() }));
@@ -222,6 +238,7 @@ impl Siblings {
             operation: draft.operation.is_some(),
             earlier,
             doubted: false,
+            tenure: draft.fence.map(|fence| fence.proof().clone()),
         })
     }
 }

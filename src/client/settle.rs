@@ -11,11 +11,13 @@ use super::prepare::{Prepared, Receipt};
 use super::reading::Head;
 use super::version::Version;
 use super::write::{RefusedReason, Written};
-use crate::core::chain::Rights;
+use crate::core::chain::{Mode, Rights};
 use crate::core::limits;
+use crate::core::object::NamespaceId;
 use crate::core::version::{self, SignedWrite, Stamps};
 use crate::core::write::WriteId;
 use crate::wire::client::{self as wire, OnConflict, Submit, Submitted};
+use crate::wire::register;
 use crate::wire::registry::{Reply, Request};
 use crate::wire::values::Values;
 
@@ -38,8 +40,19 @@ pub enum Outcome {
         /// Replicas that are needed.
         needed: u8,
     },
-    /// Nobody that answered knows it. It may still arrive.
+    /// Nobody that answered knows it. It may still arrive. Of a register: it was not applied, and still
+    /// may be; [settling](Client::settle) decides.
     Unknown,
+    /// Of a register: it was not applied, and never will be.
+    Refused {
+        /// Why.
+        reason: RefusedReason,
+        /// The current version. `None` if this identity may not read.
+        current: Option<Vec<Head>>,
+    },
+    /// Of a register: so many writes came after it that nobody remembers whether it was applied. It never
+    /// will be from now on.
+    Forgotten,
 }
 
 impl Client {
@@ -58,7 +71,7 @@ impl Client {
         let deadline = Deadline::after(self.timeout());
         let mut last = Outcome::Unknown;
         for signed in receipt.candidates() {
-            match self.ask_outcome(signed, deadline).await? {
+            match self.ask_outcome(signed, deadline, false).await? {
                 Outcome::Unknown => {}
                 known @ Outcome::Applied { .. } => return Ok(known),
                 incomplete => last = incomplete,
@@ -69,7 +82,13 @@ impl Client {
 
     /// Ends the doubt about a write: submits it, beside whatever it meets, until it is applied or the
     /// deadline comes. The only final verdict of a siblings namespace is `Applied`; to undo it, replace it.
+    ///
+    /// Of a register the verdict is final either way: the write is submitted again, and where it cannot be
+    /// any more, because its epoch has passed or its parent is not there, it is forbidden for good.
     pub async fn settle(&self, receipt: &Receipt) -> Result<Written, WriteError> {
+        if self.is_register(receipt.namespace()) {
+            return self.settle_register(receipt, Deadline::after(self.timeout())).await;
+        }
         let settled = receipt.clone().doubted().with_on_conflict(OnConflict::KeepBoth);
         self.insist(&settled, Deadline::after(self.timeout())).await
     }
@@ -100,7 +119,7 @@ impl Client {
         }
         // An earlier run of the same operation may have sent the write, in this epoch or the one before.
         for signed in prepared.candidates() {
-            match self.ask_outcome(signed, deadline).await {
+            match self.ask_outcome(signed, deadline, false).await {
                 Ok(Outcome::Applied { version, siblings, .. }) => {
                     return Ok(Written::Applied { version, siblings });
                 }
@@ -108,7 +127,7 @@ impl Client {
                     return self.submit_signed(&prepared.clone().doubted(), signed, deadline).await;
                 }
                 // Who may write and not read cannot ask; the nodes' applied index still knows the write.
-                Ok(Outcome::Unknown) | Err(_) => {}
+                Ok(Outcome::Unknown | Outcome::Refused { .. } | Outcome::Forgotten) | Err(_) => {}
             }
         }
         self.submit_signed(prepared, &prepared.signed, deadline).await
@@ -121,14 +140,18 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Written, WriteError> {
         let write = signed.write();
-        let request = Request::Submit(Submit {
-            signed: signed.clone(),
-            on_conflict: prepared.on_conflict,
-            presented: prepared.replaces.presented(),
-            tenure: None,
-            value: prepared.value().cloned().into_iter().collect::<Values>(),
-        });
-        if request.encode().encoded_len() > limits::FRAME_LEN {
+        let agreed = self.is_register(write.namespace);
+        let mut known = prepared.tenure.as_ref().is_none_or(|tenure| self.has_presented(tenure));
+        let request = |known: bool| {
+            Request::Submit(Submit {
+                signed: signed.clone(),
+                on_conflict: if agreed { OnConflict::Refuse } else { prepared.on_conflict },
+                presented: if agreed { Vec::new() } else { prepared.replaces.presented() },
+                tenure: prepared.tenure.clone().filter(|_| !known),
+                value: prepared.value().cloned().into_iter().collect::<Values>(),
+            })
+        };
+        if request(known).encode().encoded_len() > limits::FRAME_LEN {
             let why = "the parents' stamps and the value do not fit into one message".to_owned();
             return Err(WriteError::Node(wire::Failure::Malformed(why)));
         }
@@ -143,15 +166,26 @@ impl Client {
             who: write.author,
             rights: Rights::WRITE,
             epoch: Some(write.epoch),
+            agreed,
         };
-        let verdict = self.ask_key(&target, &request, deadline, &check).await;
-        self.written(prepared, signed, verdict)
+        loop {
+            let verdict = self.ask_key(&target, &request(known), deadline, &check).await;
+            if matches!(verdict, Verdict::Answer(Reply::Failure(wire::Failure::NeedsTenure))) && known {
+                known = false;
+                continue;
+            }
+            if let Some(tenure) = &prepared.tenure {
+                self.note_presented(tenure);
+            }
+            return self.written(prepared, signed, agreed, verdict);
+        }
     }
 
     fn written(
         &self,
         prepared: &Prepared,
         signed: &Arc<SignedWrite>,
+        agreed: bool,
         verdict: Verdict,
     ) -> Result<Written, WriteError> {
         let why = match verdict {
@@ -159,7 +193,14 @@ impl Client {
                 let version = version_of(signed, stamps);
                 return Ok(Written::Applied { version, siblings });
             }
-            Verdict::Answer(Reply::Submitted(Submitted::Refused { current })) if !prepared.doubted => {
+            Verdict::Answer(Reply::Submitted(Submitted::Fenced(bound))) => {
+                let reason = RefusedReason::Fenced(bound);
+                return Ok(Written::Refused { reason, current: None });
+            }
+            Verdict::Answer(Reply::Submitted(Submitted::Forgotten)) => return Err(WriteError::Forgotten),
+            Verdict::Answer(Reply::Submitted(Submitted::Refused { current }))
+                if agreed || !prepared.doubted =>
+            {
                 return Ok(refused(signed, current));
             }
             Verdict::Answer(Reply::Failure(failure)) if !prepared.doubted => {
@@ -177,8 +218,119 @@ impl Client {
         Err(WriteError::Unknown(Box::new(Unknown { client: self.clone(), receipt, why })))
     }
 
-    async fn ask_outcome(&self, signed: &Arc<SignedWrite>, deadline: Deadline) -> Result<Outcome, ReadError> {
+    /// Whether the keys of a namespace are registers.
+    fn is_register(&self, namespace: NamespaceId) -> bool {
+        let config = self.configuration();
+        let namespace = config.policy().namespace_by_id(namespace);
+        namespace.is_some_and(|namespace| namespace.policy.mode == Mode::Linearizable)
+    }
+
+    /// Ends the doubt about a write to a register.
+    async fn settle_register(&self, receipt: &Receipt, deadline: Deadline) -> Result<Written, WriteError> {
+        // Of the forms of an operation the one that was applied is the one that counts.
+        for signed in receipt.candidates() {
+            if let Ok(Outcome::Applied { version, siblings, .. }) =
+                self.ask_outcome(signed, deadline, false).await
+            {
+                return Ok(Written::Applied { version, siblings });
+            }
+        }
+        for signed in receipt.earlier.iter() {
+            self.forbid(receipt, signed, deadline).await?;
+        }
+        let mut pauses = pauses();
+        loop {
+            match self.submit_signed(receipt, &receipt.signed, deadline).await {
+                Err(WriteError::Unknown(_)) if deadline.pause(&mut pauses).await => {}
+                verdict @ (Ok(_) | Err(WriteError::Unknown(_) | WriteError::Forgotten)) => return verdict,
+                // It cannot be applied as things are: so that it never can, it is forbidden.
+                Err(_) => return self.forbid(receipt, &receipt.signed, deadline).await,
+            }
+        }
+    }
+
+    /// Has a write to a register forbidden, unless it was applied.
+    async fn forbid(
+        &self,
+        receipt: &Receipt,
+        signed: &Arc<SignedWrite>,
+        deadline: Deadline,
+    ) -> Result<Written, WriteError> {
+        let mut pauses = pauses();
+        loop {
+            let why = match self.ask_outcome(signed, deadline, true).await {
+                Ok(Outcome::Applied { version, siblings, .. }) => {
+                    return Ok(Written::Applied { version, siblings });
+                }
+                Ok(Outcome::Refused { reason, current }) => return Ok(Written::Refused { reason, current }),
+                Ok(Outcome::Forgotten) => return Err(WriteError::Forgotten),
+                Ok(Outcome::Unknown | Outcome::Incomplete { .. }) => {
+                    "no majority answered in time".to_owned()
+                }
+                Err(error) => error.to_string(),
+            };
+            if !deadline.pause(&mut pauses).await {
+                let receipt = receipt.clone().doubted();
+                return Err(WriteError::Unknown(Box::new(Unknown { client: self.clone(), receipt, why })));
+            }
+        }
+    }
+
+    /// Asks for the verdict on a write to a register; with `forbid`, has one made.
+    async fn ask_verdict(
+        &self,
+        signed: &Arc<SignedWrite>,
+        forbid: bool,
+        deadline: Deadline,
+    ) -> Result<Outcome, ReadError> {
+        let (write, id, object) = (signed.write(), signed.id(), signed.write().object());
+        let request = Request::AskVerdict(register::AskVerdict { signed: signed.clone(), forbid });
+        let check = move |checker: &Checker<'_>, reply: &Reply| match reply {
+            Reply::Verdict(_) => checker.verdict(object, id, reply),
+            _ => Err(unexpected()),
+        };
+        let target = Target {
+            namespace: write.namespace,
+            key: &write.key,
+            who: self.identity().public(),
+            rights: if forbid { Rights::WRITE } else { Rights::READ },
+            epoch: None,
+            agreed: true,
+        };
+        match self.ask_key(&target, &request, deadline, &check).await {
+            Verdict::Answer(Reply::Verdict(verdict)) => Ok(match verdict {
+                register::Verdict::Applied { stamps, superseded_by } => Outcome::Applied {
+                    version: version_of(signed, stamps),
+                    siblings: Vec::new(),
+                    superseded_by,
+                },
+                register::Verdict::Refused { current } => {
+                    let current = current.into_iter().collect();
+                    match refused(signed, Some(current)) {
+                        Written::Refused { reason, current } => Outcome::Refused { reason, current },
+                        Written::Applied { .. } => Outcome::Unknown,
+                    }
+                }
+                register::Verdict::Fenced(bound) => {
+                    Outcome::Refused { reason: RefusedReason::Fenced(bound), current: None }
+                }
+                register::Verdict::Forgotten => Outcome::Forgotten,
+                register::Verdict::Open | register::Verdict::Unknown => Outcome::Unknown,
+            }),
+            other => Err(ReadError::from_verdict(other)),
+        }
+    }
+
+    async fn ask_outcome(
+        &self,
+        signed: &Arc<SignedWrite>,
+        deadline: Deadline,
+        forbid: bool,
+    ) -> Result<Outcome, ReadError> {
         let (write, id) = (signed.write(), signed.id());
+        if self.is_register(write.namespace) {
+            return self.ask_verdict(signed, forbid, deadline).await;
+        }
         let request = Request::AskOutcome(wire::AskOutcome {
             namespace: write.namespace,
             key: write.key.clone(),
@@ -195,6 +347,7 @@ impl Client {
             who: self.identity().public(),
             rights: Rights::READ,
             epoch: None,
+            agreed: false,
         };
         match self.ask_key(&target, &request, deadline, &check).await {
             Verdict::Answer(Reply::Outcome(outcome)) => Ok(match outcome {

@@ -6,10 +6,11 @@ use bytes::Bytes;
 
 use super::error::{UpdateError, WriteError};
 use super::exchange::{Deadline, pauses};
+use super::get::Get;
 use super::prepare::Draft;
-use super::siblings::Siblings;
+use super::space::Space;
 use super::version::Version;
-use super::write::Written;
+use super::write::{RefusedReason, Written};
 use crate::core::write::WriteId;
 use crate::wire::client::OnConflict;
 
@@ -52,7 +53,7 @@ impl Change {
 /// An update goes on for at most this many times the client's time-out.
 const PATIENCE: u32 = 6;
 
-impl Siblings {
+impl Space {
     /// [`update`](Self::update) with a `change` that waits for something.
     pub async fn update_with<F: Future<Output = Change>>(
         &self,
@@ -65,7 +66,7 @@ impl Siblings {
         let mut pauses = pauses();
         let mut attempts = 0;
         loop {
-            let reading = self.get(key).await.map_err(WriteError::Read)?;
+            let reading = Get::new(self, key.to_vec().try_into()).await.map_err(WriteError::Read)?;
             let current = reading.value().map_err(|unresolved| UpdateError::Siblings(unresolved.count))?;
             let value = match change(current.cloned()).await {
                 Change::Put(value) => Some(value),
@@ -80,6 +81,7 @@ impl Siblings {
                 value,
                 on_conflict: OnConflict::Refuse,
                 operation: None,
+                fence: self.fence.as_ref(),
             };
             let prepared = self.sign(draft)?;
             let verdict = match self.client.submit(&prepared).await {
@@ -89,12 +91,15 @@ impl Siblings {
                 }
                 // Nothing was done, and the epoch that is signed was too old.
                 Err(WriteError::Expired { .. }) if self.client.refresh().await.is_ok() => {
-                    Ok(Written::Refused { reason: super::RefusedReason::Changed, current: None })
+                    Ok(Written::Refused { reason: RefusedReason::Changed, current: None })
                 }
                 verdict => verdict,
             };
             match verdict? {
                 Written::Applied { version, siblings } => return Ok(Updated::Applied { version, siblings }),
+                Written::Refused { reason: RefusedReason::Fenced(bound), .. } => {
+                    return Err(UpdateError::Fenced(bound));
+                }
                 Written::Refused { .. } => {
                     if !deadline.pause(&mut pauses).await {
                         return Err(UpdateError::Contended { attempts });

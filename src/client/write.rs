@@ -9,11 +9,13 @@ use bytes::Bytes;
 
 use super::error::WriteError;
 use super::exchange::{Deadline, pauses};
+use super::fence::FenceKey;
 use super::prepare::{Draft, Prepared, operation_nonce};
 use super::reading::Head;
-use super::siblings::Siblings;
+use super::space::Space;
 use super::version::{Basis, Version, Versions};
 use crate::core::object::{InvalidKey, Key};
+use crate::core::register::Bound;
 use crate::core::version::SignedWrite;
 use crate::core::write::{Body, WriteId};
 use crate::wire::client::OnConflict;
@@ -38,24 +40,27 @@ pub enum Written {
 }
 
 /// Why a write was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RefusedReason {
     /// A `create` found a live value.
     Exists,
     /// What the write names is not what is there.
     Changed,
+    /// The register is bound to an ownership that the write does not have, or no longer.
+    Fenced(Bound),
 }
 
 /// A write that is about to be made: [await](IntoFuture) it to submit it, or [`prepare`](Self::prepare) it
 /// for later.
 #[must_use = "a write is made when it is awaited"]
 pub struct Pending<'a> {
-    handle: &'a Siblings,
+    handle: &'a Space,
     kind: Kind,
     /// `None` deletes.
     value: Option<Bytes>,
     on_conflict: OnConflict,
     operation: Option<String>,
+    fence: Option<FenceKey>,
     hook: Option<Hook<'a>>,
 }
 
@@ -89,6 +94,13 @@ impl<'a> Pending<'a> {
         self
     }
 
+    /// Fences the write by a tenure: it is applied only while no higher term of its resource has written
+    /// or sealed the key. Only registers take fenced writes.
+    pub fn fenced_by(mut self, fence: impl AsRef<FenceKey>) -> Self {
+        self.fence = Some(fence.as_ref().clone());
+        self
+    }
+
     /// Calls `hook` with every write before it is first sent, to save its receipt; an error keeps it from
     /// being sent. (A `create` over a deletion, or an `overwrite` that lost a race, sends a second one, after
     /// the first was refused.)
@@ -106,25 +118,21 @@ impl<'a> Pending<'a> {
         self.draft(&key, replaces)
     }
 
-    pub(super) fn create(handle: &'a Siblings, key: Result<Key, InvalidKey>, value: Bytes) -> Self {
+    pub(super) fn create(handle: &'a Space, key: Result<Key, InvalidKey>, value: Bytes) -> Self {
         Self::new(handle, Kind::Create(key), Some(value))
     }
 
-    pub(super) fn replace(handle: &'a Siblings, basis: Basis, value: Option<Bytes>) -> Self {
+    pub(super) fn replace(handle: &'a Space, basis: Basis, value: Option<Bytes>) -> Self {
         Self::new(handle, Kind::Replace(basis), value)
     }
 
-    pub(super) fn overwrite(
-        handle: &'a Siblings,
-        key: Result<Key, InvalidKey>,
-        value: Option<Bytes>,
-    ) -> Self {
+    pub(super) fn overwrite(handle: &'a Space, key: Result<Key, InvalidKey>, value: Option<Bytes>) -> Self {
         Self::new(handle, Kind::Overwrite(key), value)
     }
 
-    fn new(handle: &'a Siblings, kind: Kind, value: Option<Bytes>) -> Self {
+    fn new(handle: &'a Space, kind: Kind, value: Option<Bytes>) -> Self {
         let on_conflict = OnConflict::Refuse;
-        Pending { handle, kind, value, on_conflict, operation: None, hook: None }
+        Pending { handle, kind, value, on_conflict, operation: None, fence: handle.fence.clone(), hook: None }
     }
 
     fn draft(&self, key: &Key, replaces: Versions) -> Result<Prepared, WriteError> {
@@ -134,6 +142,7 @@ impl<'a> Pending<'a> {
             value: self.value.clone(),
             on_conflict: self.on_conflict,
             operation: self.operation.as_deref(),
+            fence: self.fence.as_ref(),
         })
     }
 
@@ -262,6 +271,9 @@ impl fmt::Display for RefusedReason {
         f.write_str(match self {
             RefusedReason::Exists => "a live value exists",
             RefusedReason::Changed => "what was named is not what is there",
+            RefusedReason::Fenced(bound) => {
+                return write!(f, "fenced: the key is bound to {} of term {}", bound.resource, bound.term);
+            }
         })
     }
 }

@@ -16,7 +16,7 @@ use super::limits;
 use super::object::{Key, NamespaceId};
 use super::signature::{FENCE, RENEWAL, SEAL, TENURE_VOTE};
 use super::version::SignedWrite;
-use super::write::{Body, Fence, Term, WriteId};
+use super::write::{Body, Fence, Term, WRITE_FORMAT, Write, WriteId};
 
 /// The number in front of every encoded [`Tenure`].
 pub const TENURE_FORMAT: u8 = 1;
@@ -242,4 +242,58 @@ pub fn check_tenure(signed: &SignedWrite, tenure: &Tenure) -> Result<(), NotATen
         (Some(_), _) => return Err(NotATenure::Fence),
     };
     if resigned == tenure.key.is_none() { Ok(()) } else { Err(NotATenure::Fence) }
+}
+
+/// What a candidate or a resigning owner claims, before it is signed.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// What is to be owned.
+    pub resource: Key,
+    /// The current tenure and its generation, if the resource was ever owned.
+    pub current: Option<(u64, WriteId)>,
+    /// The cluster's recovery number.
+    pub recovery: u32,
+    /// The tenure's fresh key; none, to resign.
+    pub key: Option<PublicKey>,
+    /// The lease in milliseconds.
+    pub lease_ms: u32,
+    /// The current write epoch.
+    pub epoch: u64,
+    /// Who claims it.
+    pub author: PublicKey,
+    /// Keeps two equal claims apart.
+    pub nonce: [u8; 16],
+    /// When, for people.
+    pub wall_ms: u64,
+}
+
+impl Claim {
+    /// The write and the tenure that it makes. A resignation is fenced by the tenure that it ends.
+    pub fn write(&self) -> (Write, Tenure) {
+        let generation = self.current.map_or(0, |(generation, _)| generation).saturating_add(1);
+        let term = Term { recovery: self.recovery, number: generation };
+        let tenure = Tenure { format: TENURE_FORMAT, term, key: self.key, lease_ms: self.lease_ms };
+        let ended = self.current.filter(|_| self.key.is_none());
+        let write = Write {
+            format: WRITE_FORMAT,
+            cluster: self.cluster,
+            namespace: NamespaceId::resources(self.cluster),
+            key: self.resource.clone(),
+            epoch: self.epoch,
+            generation,
+            parents: self.current.map(|(_, id)| id).into_iter().collect(),
+            body: Body::put(&tenure.encode()),
+            author: self.author,
+            nonce: self.nonce,
+            fence: ended.map(|(number, id)| Fence {
+                resource: self.resource.clone(),
+                term: Term { recovery: self.recovery, number },
+                tenure: id,
+            }),
+            wall_ms: self.wall_ms,
+        };
+        (write, tenure)
+    }
 }

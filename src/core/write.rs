@@ -105,6 +105,30 @@ pub struct Term {
     pub number: u64,
 }
 
+/// A text is not a term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a term is written as a number, or as RECOVERY.NUMBER in a cluster that was restored")]
+pub struct NotATerm;
+
+impl std::fmt::Display for Term {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.recovery {
+            0 => write!(f, "{}", self.number),
+            recovery => write!(f, "{recovery}.{}", self.number),
+        }
+    }
+}
+
+impl std::str::FromStr for Term {
+    type Err = NotATerm;
+
+    fn from_str(text: &str) -> Result<Self, NotATerm> {
+        let (recovery, number) = text.split_once('.').unwrap_or(("0", text));
+        let recovery = recovery.parse().map_err(|_| NotATerm)?;
+        Ok(Term { recovery, number: number.parse().map_err(|_| NotATerm)? })
+    }
+}
+
 /// A decoded write breaks a rule of its form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidWrite {
