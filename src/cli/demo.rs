@@ -6,6 +6,8 @@
 //! creating    a second creator            race        a lost update
 //! failure     processes that end or stop  partition   wires that are cut
 //! forgery     what nobody signed          retry       one write sent ten times
+//! counting    registers under contention  ownership   an owner that is paused
+//! settling    an answer that is lost      proof       a certificate, offline
 //! broken      rules broken on purpose, to prove that this cannot lie
 //! ```
 //!
@@ -13,12 +15,16 @@
 
 mod broken;
 mod claims;
+mod counting;
 mod creating;
 mod failure;
 mod forgery;
+mod ownership;
 mod partition;
+mod proof;
 mod race;
 mod retry;
+mod settling;
 mod world;
 
 use std::path::Path;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::client::{Client, Reading, Siblings, WriteError, Written};
+use crate::client::{Client, Reading, Space, WriteError, Written};
 use crate::core::identity::MemberId;
 use crate::core::object::{InvalidKey, Key, ObjectId};
 use crate::core::placement;
@@ -55,7 +55,7 @@ impl Load {
     }
 
     /// Starts a writer that overwrites its keys in turn, one write at a time.
-    pub fn add(&mut self, group: &'static str, namespace: Siblings, keys: Vec<String>, clock: Clock) {
+    pub fn add(&mut self, group: &'static str, namespace: Space, keys: Vec<String>, clock: Clock) {
         let stop = self.stop.subscribe();
         self.writers.spawn(write(group, namespace, keys, clock, stop));
     }
@@ -114,14 +114,14 @@ pub fn acknowledged(records: &[Record], from: Millis, to: Millis) -> usize {
 }
 
 /// Whom the placement names first for a key: clients write through it while it answers.
-pub fn preferred(client: &Client, namespace: &Siblings, key: &str) -> Result<Option<MemberId>, InvalidKey> {
+pub fn preferred(client: &Client, namespace: &Space, key: &str) -> Result<Option<MemberId>, InvalidKey> {
     let object = ObjectId::new(namespace.id(), &Key::try_from(key)?);
     Ok(placement::replicas(client.configuration().current(), object).first().copied())
 }
 
 /// So many names of keys that clients write through `member`.
 pub fn keys_preferring(
-    namespace: &Siblings,
+    namespace: &Space,
     member: MemberId,
     prefix: &str,
     count: usize,
@@ -141,7 +141,7 @@ pub fn keys_preferring(
 
 async fn write(
     group: &'static str,
-    namespace: Siblings,
+    namespace: Space,
     keys: Vec<String>,
     clock: Clock,
     mut stop: watch::Receiver<bool>,
@@ -171,7 +171,7 @@ async fn write(
 
 /// Writes, and clears up any doubt about it before the next write.
 async fn insist(
-    namespace: &Siblings,
+    namespace: &Space,
     key: &str,
     value: &Bytes,
     doubtful: &mut Vec<Bytes>,

@@ -20,4 +20,14 @@ pub(super) enum Rule {
     Forgery,
     /// Every retry is signed anew.
     Retry,
+    /// One of those who count in a register overwrites what it has read before.
+    Count,
+    /// A second node is stopped with the one that is killed, while registers are written.
+    KillRegisters,
+    /// The owner that was paused gets the fence of the one that followed.
+    Owner,
+    /// The write whose answer was lost is written over before it is settled.
+    Settle,
+    /// The certificate is not changed.
+    Certificate,
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use serde_json::{Map, Value, json};
 
 use super::world::World;
-use super::{creating, failure, forgery, partition, race, retry};
+use super::{counting, creating, failure, forgery, ownership, partition, proof, race, retry, settling};
 
 type Checked<'a> = Pin<Box<dyn Future<Output = Result<Finding, Surprise>> + 'a>>;
 
@@ -24,10 +24,28 @@ pub(super) struct Claim {
 /// All claims, in the order in which they are told.
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
-        promise: "P5",
+        promise: "P3",
         name: "create",
         what: "a second creator is refused",
         check: |world| Box::pin(creating::check(world)),
+    },
+    Claim {
+        promise: "P3",
+        name: "count",
+        what: "a register counts every increment once",
+        check: |world| Box::pin(counting::check(world)),
+    },
+    Claim {
+        promise: "P7",
+        name: "owner",
+        what: "an owner that was paused overwrites nothing",
+        check: |world| Box::pin(ownership::check(world)),
+    },
+    Claim {
+        promise: "P5",
+        name: "settle",
+        what: "a write whose answer was lost is settled for good",
+        check: |world| Box::pin(settling::check(world)),
     },
     Claim {
         promise: "P1",
@@ -60,6 +78,12 @@ pub(super) const CLAIMS: &[Claim] = &[
         check: |world| Box::pin(failure::check_kill(world)),
     },
     Claim {
+        promise: "P3",
+        name: "kill-registers",
+        what: "kill -9 of a node hardly shows to who writes registers",
+        check: |world| Box::pin(failure::check_kill_of_registers(world)),
+    },
+    Claim {
         promise: "P1",
         name: "stop",
         what: "a node that hangs (SIGSTOP) hardly shows",
@@ -70,6 +94,12 @@ pub(super) const CLAIMS: &[Claim] = &[
         name: "durable",
         what: "kill -9 of all nodes at once loses nothing acknowledged",
         check: |world| Box::pin(failure::check_durable(world)),
+    },
+    Claim {
+        promise: "P6",
+        name: "certificate",
+        what: "an ownership is proved with all nodes stopped, and nothing else is",
+        check: |world| Box::pin(proof::check(world)),
     },
 ];
 

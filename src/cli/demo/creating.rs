@@ -2,21 +2,21 @@
 
 use super::broken::Rule;
 use super::claims::{Finding, Surprise};
-use super::world::{MAJORITY, World};
+use super::world::{REGISTERS, World};
 
 const KEY: &str = "seat-12";
 /// Refused: what was named is not what is there.
 const REFUSED: i32 = 3;
 
 pub(super) async fn check(world: &mut World) -> Result<Finding, Surprise> {
-    let first = world.tanist(&["create", MAJORITY, KEY, "alice", "--at", "node-1"]).await?;
+    let first = world.tanist(&["create", REGISTERS, KEY, "alice", "--at", "node-1"]).await?;
     if world.breaks(Rule::Create) {
-        world.open(MAJORITY).await?.delete_any(KEY).await?;
+        world.registers().await?.delete_any(KEY).await?;
     }
-    let second = world.tanist(&["create", MAJORITY, KEY, "bob", "--at", "node-2"]).await?;
+    let second = world.tanist(&["create", REGISTERS, KEY, "bob", "--at", "node-2"]).await?;
     let winner = String::from_utf8_lossy(&first.stdout).trim().to_owned();
     let told = String::from_utf8_lossy(&second.stderr).into_owned();
-    let there = world.open(MAJORITY).await?.get(KEY).await?;
+    let there = world.registers().await?.get(KEY).await?;
     let value = there.value()?.cloned().unwrap_or_default();
 
     let (won, lost) = (first.status.code(), second.status.code());

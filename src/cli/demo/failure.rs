@@ -6,9 +6,9 @@ use rustix::process::Signal;
 
 use super::broken::Rule;
 use super::claims::{Finding, Surprise};
-use super::world::{MAJORITY, World, name};
+use super::world::{MAJORITY, REGISTERS, World, name};
 use crate::cli::load::{self, Load, Record};
-use crate::client::Siblings;
+use crate::client::{Client, Space};
 
 const WRITERS: usize = 16;
 const KEYS: usize = 100;
@@ -25,7 +25,16 @@ const AFTER: Duration = Duration::from_millis(2_500);
 
 pub(super) async fn check_kill(world: &mut World) -> Result<Finding, Surprise> {
     let second = world.breaks(Rule::Kill);
-    pause(world, 0, "kill", second, |world| {
+    pause(world, MAJORITY, 0, "kill", second, |world| {
+        world.local.kill(0);
+        Ok(())
+    })
+    .await
+}
+
+pub(super) async fn check_kill_of_registers(world: &mut World) -> Result<Finding, Surprise> {
+    let second = world.breaks(Rule::KillRegisters);
+    pause(world, REGISTERS, 0, "kill", second, |world| {
         world.local.kill(0);
         Ok(())
     })
@@ -34,18 +43,19 @@ pub(super) async fn check_kill(world: &mut World) -> Result<Finding, Surprise> {
 
 pub(super) async fn check_stop(world: &mut World) -> Result<Finding, Surprise> {
     let second = world.breaks(Rule::Stop);
-    pause(world, 1, "stop", second, |world| Ok(world.local.signal(1, Signal::STOP)?)).await
+    pause(world, MAJORITY, 1, "stop", second, |world| Ok(world.local.signal(1, Signal::STOP)?)).await
 }
 
 /// Has writers write, deals the blow, and measures the longest pause that a writer of either kind saw.
 async fn pause(
     world: &mut World,
+    namespace: &str,
     victim: usize,
     prefix: &'static str,
     second: bool,
     blow: fn(&mut World) -> Result<(), Surprise>,
 ) -> Result<Finding, Surprise> {
-    let load = writers(world, victim, prefix).await?;
+    let load = writers(world, namespace, victim, prefix).await?;
     tokio::time::sleep(BEFORE).await;
     let at = world.clock.now();
     blow(world)?;
@@ -60,7 +70,7 @@ async fn pause(
     }
     let records = load.finish().await;
     world.heal().await?;
-    let lost = lost(&world.open(MAJORITY).await?, &records).await?;
+    let lost = lost(&world.client.space(namespace).await?, &records).await?;
 
     let gap = |group| load::longest_gap(&records, group, at, end);
     let (elsewhere, to_it) = (gap(ELSEWHERE), gap(TO_IT));
@@ -76,7 +86,7 @@ async fn pause(
 }
 
 pub(super) async fn check_durable(world: &mut World) -> Result<Finding, Surprise> {
-    let load = writers(world, 2, "durable").await?;
+    let load = writers(world, MAJORITY, 2, "durable").await?;
     tokio::time::sleep(BEFORE).await;
     let at = world.clock.now();
     world.local.kill_all();
@@ -87,7 +97,7 @@ pub(super) async fn check_durable(world: &mut World) -> Result<Finding, Surprise
     let back = world.clock.now();
     world.heal().await?;
     let back = world.clock.now() - back;
-    let lost = lost(&world.open(MAJORITY).await?, &records).await?;
+    let lost = lost(&world.client.space(MAJORITY).await?, &records).await?;
     let writes = load::acknowledged(&records, 0, at);
     let keys = records.iter().flat_map(|record| record.keys.values());
     let keys = keys.filter(|last| last.acknowledged.is_some()).count();
@@ -100,25 +110,26 @@ pub(super) async fn check_durable(world: &mut World) -> Result<Finding, Surprise
 
 /// Half of the writers talk to nodes that stay, each over a connection of its own; the keys of the other
 /// half prefer the node that goes.
-async fn writers(world: &World, victim: usize, prefix: &str) -> Result<Load, Surprise> {
+async fn writers(world: &World, namespace: &str, victim: usize, prefix: &str) -> Result<Load, Surprise> {
     let member = world.local.member(victim).ok_or_else(|| Surprise::new("no such node"))?;
     let half = WRITERS / 2;
     let keys = KEYS / 2;
     let mut load = Load::new();
-    let demo = world.open(MAJORITY).await?;
+    let demo = world.client.space(namespace).await?;
     let preferring = load::keys_preferring(&demo, member, prefix, keys)?;
     for writer in 0..half {
         let own = preferring.iter().skip(writer).step_by(half).cloned().collect();
         load.add(TO_IT, demo.clone(), own, world.clock);
         let staying = (victim + 1 + writer % 2) % world.local.len();
         let own = (writer..keys).step_by(half).map(|n| format!("{prefix}/elsewhere/{n}")).collect();
-        load.add(ELSEWHERE, world.open_at(MAJORITY, staying).await?, own, world.clock);
+        let client = world.connect_at(staying, Client::TIMEOUT).await?;
+        load.add(ELSEWHERE, client.space(namespace).await?, own, world.clock);
     }
     Ok(load)
 }
 
 /// Keys that do not have what was acknowledged last.
-async fn lost(demo: &Siblings, records: &[Record]) -> Result<usize, Surprise> {
+async fn lost(demo: &Space, records: &[Record]) -> Result<usize, Surprise> {
     let mut lost = 0;
     for (key, last) in records.iter().flat_map(|record| &record.keys) {
         lost += usize::from(!last.is_kept(&demo.get(key).await?));

@@ -9,13 +9,15 @@ use tokio::process::Command;
 use super::broken::Rule;
 use super::claims::Surprise;
 use crate::cli::local::{Local, LocalError, Plan};
-use crate::client::{Client, Mode, Siblings};
+use crate::client::{Client, Linearizable, Mode, Siblings};
 use crate::node::clock::Clock;
 
 /// A namespace where a majority of the replicas must have a write.
 pub(super) const MAJORITY: &str = "demo";
 /// A namespace where one replica is enough: it goes on on both sides of a cut.
 pub(super) const ONE: &str = "carts";
+/// A namespace of registers.
+pub(super) const REGISTERS: &str = "jobs";
 /// How long nodes may take to start, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// What is lost on the wires besides what is cut: nothing. The seed names the run all the same.
@@ -41,7 +43,8 @@ impl World {
         let admin = client.admin(client.identity().clone());
         let create = async {
             admin.create_namespace(MAJORITY, Mode::Siblings, None).await?;
-            admin.create_namespace(ONE, Mode::Siblings, Some(1)).await
+            admin.create_namespace(ONE, Mode::Siblings, Some(1)).await?;
+            admin.create_namespace(REGISTERS, Mode::Linearizable, None).await
         };
         create.await.map_err(|error| LocalError::NotReady(error.to_string()))?;
         Ok(World { local, client, clock, broken: broken.to_vec(), program })
@@ -57,16 +60,33 @@ impl World {
         pids.map(|pid| pid.as_raw_nonzero().to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// A namespace, through whichever node is best.
+    /// The registers, through whichever node is best.
+    pub(super) async fn registers(&self) -> Result<Linearizable, Surprise> {
+        Ok(self.client.linearizable(REGISTERS).await?)
+    }
+
+    /// A namespace of siblings, through whichever node is best.
     pub(super) async fn open(&self, namespace: &str) -> Result<Siblings, Surprise> {
         Ok(self.client.siblings(namespace).await?)
     }
 
-    /// A namespace through one node, over a connection of its own.
+    /// A namespace of siblings through one node, over a connection of its own.
     pub(super) async fn open_at(&self, namespace: &str, node: usize) -> Result<Siblings, Surprise> {
-        let client = Client::builder().identity(self.client.identity().clone());
-        let client = client.connect(self.local.ticket()).await?;
-        Ok(client.at(&name(node))?.siblings(namespace).await?)
+        Ok(self.connect_at(node, Client::TIMEOUT).await?.siblings(namespace).await?)
+    }
+
+    /// A client of one node, over a connection of its own.
+    pub(super) async fn connect_at(&self, node: usize, timeout: Duration) -> Result<Client, Surprise> {
+        let client = Client::builder().identity(self.client.identity().clone()).timeout(timeout);
+        Ok(client.connect(self.local.ticket()).await?.at(&name(node))?)
+    }
+
+    /// A command of `tanist` with these arguments, not started yet.
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        command.env("TANIST_TICKET", self.local.ticket_file()).env("TANIST_KEY", self.local.key_file());
+        command
     }
 
     /// Waits until all nodes run, count and reach each other.
@@ -78,10 +98,7 @@ impl World {
 
     /// Runs `tanist` with these arguments.
     pub(super) async fn tanist(&self, arguments: &[&str]) -> Result<Output, Surprise> {
-        let mut command = Command::new(&self.program);
-        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-        command.env("TANIST_TICKET", self.local.ticket_file()).env("TANIST_KEY", self.local.key_file());
-        Ok(command.output().await?)
+        Ok(self.command(arguments).output().await?)
     }
 
     /// The sum of those counters of all nodes that `counts` names.
