@@ -24,6 +24,7 @@ pub(super) fn wall_ms() -> u64 {
 /// Milliseconds on a clock that only rises, and that runs while the machine is suspended: an owner that
 /// slept must know that its lease ran out. Only differences mean anything.
 pub(super) fn boot_ms() -> u64 {
+    #[allow(clippy::disallowed_methods, reason = "this file owns the clock")]
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     seconds.saturating_mul(1_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or_default() / 1_000_000)

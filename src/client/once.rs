@@ -54,6 +54,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// What is known of an effect.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "an answer is looked at once")]
 pub enum Once {
     /// Nobody did it: do it now, then say so.
     Mine(Run),

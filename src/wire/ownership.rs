@@ -55,7 +55,7 @@ pub enum Ballots {
         /// Until a majority of the voters would let go of it.
         left_ms: u64,
     },
-    /// Another tenure took its place: it never will be chosen.
+    /// Another tenure has its place: it is not the current one, and never will be again.
     Refused,
     /// No majority said so in time. It may yet be chosen: send the same again.
     Incomplete,

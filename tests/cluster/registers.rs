@@ -1,6 +1,6 @@
 //! Registers on a cluster whose nodes come and go.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tanist::core::chain::Mode;
@@ -49,7 +49,6 @@ async fn increments_through_three_nodes_at_once_are_all_counted() {
     const EACH: usize = 60;
     let cluster = Cluster::three().await;
     let namespace = cluster.namespace_in(1, "jobs", Mode::Linearizable).await;
-    let began = Instant::now();
     let cluster = &cluster;
     let by = |n: usize| async move {
         let mut conflicts = 0;
@@ -59,8 +58,7 @@ async fn increments_through_three_nodes_at_once_are_all_counted() {
         conflicts
     };
     let (a, b, c) = tokio::join!(by(1), by(2), by(3));
-    let took = began.elapsed();
-    println!("{} increments, {} conflicts, {took:?}", 3 * EACH, a + b + c);
+    assert!(a + b + c > 0, "somebody was refused, or nothing was shown");
     for n in 1..=3 {
         let read = cluster.read(n, namespace, "n").await;
         assert_eq!(number(&read[0].1).0, 3 * EACH as u64);

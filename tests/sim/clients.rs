@@ -294,6 +294,9 @@ impl World {
     /// An answer came, or the connection went.
     pub fn heard(&mut self, attempt: usize, reply: Option<Reply>) {
         let asked = &self.history.attempts[attempt];
+        if asked.client >= self.options.clients && matches!(asked.asked, Asked::Register(_)) {
+            return self.register_heard(attempt, reply);
+        }
         let (index, node, asked) = (asked.client, asked.node, asked.asked.clone());
         let Some(client) = self.clients.get_mut(index) else { return };
         if let (Some(reply), Some(key)) = (&reply, self.history.key_of(&asked)) {

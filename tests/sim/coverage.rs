@@ -42,6 +42,19 @@ pub struct Coverage {
     pub epochs: u64,
     pub p2_pairs: u64,
     pub live_at_end: u64,
+    pub register_applied: u64,
+    pub register_refused: u64,
+    pub register_unknown: u64,
+    pub register_reads: u64,
+    pub verdicts: u64,
+    pub forbidden: u64,
+    pub seals: u64,
+    pub fenced: u64,
+    pub elections: u64,
+    pub takeovers: u64,
+    pub resigned: u64,
+    pub lost_tenures: u64,
+    pub paused_writes: u64,
 }
 
 impl Coverage {
@@ -94,6 +107,19 @@ impl Coverage {
             epochs,
             p2_pairs,
             live_at_end,
+            register_applied,
+            register_refused,
+            register_unknown,
+            register_reads,
+            verdicts,
+            forbidden,
+            seals,
+            fenced,
+            elections,
+            takeovers,
+            resigned,
+            lost_tenures,
+            paused_writes,
         } = self;
         let plain = [
             ("seeds", seeds),
@@ -125,6 +151,19 @@ impl Coverage {
             ("write epochs", epochs),
             ("concurrent pairs (P2)", p2_pairs),
             ("live versions at the end", live_at_end),
+            ("register applied", register_applied),
+            ("register refused", register_refused),
+            ("register unknown", register_unknown),
+            ("register reads", register_reads),
+            ("verdicts", verdicts),
+            ("forbidden", forbidden),
+            ("seals", seals),
+            ("fenced", fenced),
+            ("elections", elections),
+            ("takeovers", takeovers),
+            ("resigned", resigned),
+            ("lost tenures", lost_tenures),
+            ("paused writes", paused_writes),
         ];
         let plain = plain.map(|(name, count)| (name.to_owned(), *count));
         let cuts = cuts.iter().map(|(cut, count)| (format!("cut: {cut:?}"), *count));
@@ -138,7 +177,9 @@ impl Coverage {
         }
         sum!(seeds writes repeats applied beside_siblings refused unknown failed reads outcomes messages
              lost_messages batches lost_batches crashes crashes_of_all lost_rows restored wiped forgot
-             readmitted forged rejected malformed denied equivocations epochs p2_pairs live_at_end);
+             readmitted forged rejected malformed denied equivocations epochs p2_pairs live_at_end
+             register_applied register_refused register_unknown register_reads verdicts forbidden seals
+             fenced elections takeovers resigned lost_tenures paused_writes);
         for (cut, count) in &other.cuts {
             *self.cuts.entry(*cut).or_default() += count;
         }

@@ -3,18 +3,26 @@
 
 use std::sync::Arc;
 
+use tanist::core::chain::Ballot;
 use tanist::core::events::Range;
+use tanist::core::identity::ActorId;
 use tanist::core::signature::sign_one;
 use tanist::core::stamp::{SignedStamp, Stamp};
 use tanist::core::version::{Stamps, Version};
-use tanist::engine::store::{Batch, Change};
+use tanist::engine::store::{Batch, Change, View as _};
 use tanist::engine::{Effect, rows};
 use tanist::wire::client::{Outcome, Submitted};
+use tanist::wire::ownership::Renewed;
+use tanist::wire::register::{Accepted, Promised};
 use tanist::wire::registry::{PeerMessage, Reply};
+use tanist::wire::values::Values;
 
 use super::disk::{Disk, INDEX_TABLE};
 use super::nodes::{Node, Running};
 use super::world::World;
+
+/// The first byte of a register's row.
+const REGISTER_TABLE: u8 = 10;
 
 /// The rule that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,12 +53,24 @@ pub enum Plant {
     NoRepair,
     /// A version that nobody signed is in a store (P8).
     ForgedRow,
+    /// The clock of an owner runs far slower than those of the voters (O5).
+    SlowOwner,
+    /// An acceptor promises and does not say what it had accepted (P3).
+    SaysNothing,
+    /// An acceptor says that it accepted what it refused (P3).
+    SaysYes,
+    /// A promise to a takeover does not end the renewals of the owner (attack 10).
+    NoBan,
+    /// What may have been done is told as refused (P5).
+    UnknownIsRefused,
+    /// A promise is not on the disk (P9).
+    PromiseInMemory,
 }
 
 impl Plant {
     /// All faults. One stamp kept per version (attack 5) is not among them: the claims of the applied
     /// index travel in every exchange, so that stamps beyond the first are a second line of defence.
-    pub const ALL: [Plant; 12] = [
+    pub const ALL: [Plant; 18] = [
         Plant::NoOverlay,
         Plant::ReleaseEarly,
         Plant::LyingSync,
@@ -63,6 +83,12 @@ impl Plant {
         Plant::ListsNothing,
         Plant::NoRepair,
         Plant::ForgedRow,
+        Plant::SlowOwner,
+        Plant::SaysNothing,
+        Plant::SaysYes,
+        Plant::NoBan,
+        Plant::UnknownIsRefused,
+        Plant::PromiseInMemory,
     ];
 
     /// Whether the machine is told that a batch is durable as soon as it is written.
@@ -133,6 +159,16 @@ pub fn rewrite_batch(plant: Plant, world: &mut World, node: usize, batch: &mut B
                 }
             }
         }
+        Plant::PromiseInMemory => batch.changes.retain(|change| match change {
+            Change::Put { key, value } if key.first() == Some(&REGISTER_TABLE) => {
+                let before = world.nodes[node].disk.rows.get(key).expect("memory reads");
+                let row = |bytes: &bytes::Bytes| rows::decode::<rows::RegisterRow>(bytes).expect("a row");
+                let accepted = |row: &rows::RegisterRow| row.accepted.as_ref().map(|(ballot, _)| *ballot);
+                let before = before.map(|bytes| accepted(&row(&bytes))).unwrap_or_default();
+                accepted(&row(value)) != before
+            }
+            _ => true,
+        }),
         Plant::ForgedRow if world.now > 3_000 => {
             for change in &mut batch.changes {
                 if let Change::Put { key, value } = change
@@ -175,6 +211,21 @@ pub fn rewrite_message(
             }
             _ => {}
         },
+        (Plant::SaysNothing, _) => {
+            if let PeerMessage::PromisedRegister(m) = &mut message
+                && let Promised::Yes(accepted) = &mut m.answer
+            {
+                *accepted = None;
+                m.value = Values::none();
+            }
+        }
+        (Plant::SaysYes, _) => {
+            if let PeerMessage::AcceptedRegister(m) = &mut message
+                && let Accepted::Higher(_) = m.answer
+            {
+                m.answer = Accepted::Yes { next: true, vote: None };
+            }
+        }
         (Plant::PeersForget, _) => {
             if let PeerMessage::Recalled(m) = &mut message {
                 m.batch = 0;
@@ -193,11 +244,22 @@ pub fn rewrite_reply(plant: Plant, mut reply: Reply) -> Reply {
     {
         siblings.clear();
     }
+    if plant == Plant::NoBan
+        && let Reply::Renewed(Renewed::TakeoverPromised { .. } | Renewed::OtherTenure) = reply
+    {
+        let ballot = Ballot { config_epoch: 1, counter: 1, actor: ActorId([0; 16]) };
+        reply = Renewed::Heard { ballot }.into();
+    }
+    if plant == Plant::UnknownIsRefused
+        && let Reply::Submitted(Submitted::Incomplete { .. }) = reply
+    {
+        reply = Submitted::Refused { current: None }.into();
+    }
     reply
 }
 
 /// A key's row as it lies on the disk.
-type Row = (Vec<(Version, bool)>, Option<(tanist::core::identity::ActorId, u64)>, Vec<Arc<SignedStamp>>);
+type Row = (Vec<(Version, bool)>, Option<(ActorId, u64)>, Vec<Arc<SignedStamp>>);
 
 fn restamp_row(plant: Plant, world: &mut World, node: usize, value: &bytes::Bytes) -> bytes::Bytes {
     let mut row: Row = rows::decode(value).expect("the row decodes");

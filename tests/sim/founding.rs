@@ -25,6 +25,10 @@ pub struct Founding {
     pub namespace_entry: Decided,
     /// The namespace, in siblings mode.
     pub namespace: NamespaceId,
+    /// The entry that creates the namespace of registers.
+    pub registers_entry: Decided,
+    /// The namespace of registers.
+    pub registers: NamespaceId,
     /// May change the configuration.
     pub admin: SecretKey,
     /// The nodes' keys.
@@ -67,37 +71,50 @@ impl Founding {
         };
         let cluster = ClusterId(entry.hash().0);
         let genesis = Decided::genesis(sign(&admin, cluster, entry));
-        let policy = NamespacePolicy {
-            name: "carts".parse().expect("a name"),
-            mode: Mode::Siblings,
-            write_quorum: options.write_quorum,
+        let policy = |name: &str, mode, write_quorum| {
+            let name = name.parse().expect("a name");
+            ConfigChange::CreateNamespace(NamespacePolicy { name, mode, write_quorum })
         };
-        let entry = next_entry(Chain::Policy, 1, Hash(cluster.0), ConfigChange::CreateNamespace(policy));
-        let namespace = NamespaceId(entry.hash().0);
-        let signed = sign(&admin, cluster, entry);
-        let actor = voters.members[0].actor(cluster);
-        let ballot = Ballot { config_epoch: 1, counter: 1, actor };
-        let mut votes: Vec<_> = voters
-            .members
-            .iter()
-            .zip(&nodes)
-            .map(|(member, key)| {
+        let decide = |number, previous, change| {
+            let signed = sign(&admin, cluster, next_entry(Chain::Policy, number, previous, change));
+            let actor = voters.members[0].actor(cluster);
+            let ballot = Ballot { config_epoch: 1, counter: number, actor };
+            let vote = |(member, key): (&Member, &SecretKey)| {
                 let actor = member.actor(cluster);
                 let entry = signed.entry.hash();
-                let vote = Vote { cluster, chain: Chain::Policy, number: 1, ballot, entry, actor };
+                let vote = Vote { cluster, chain: Chain::Policy, number, ballot, entry, actor };
                 (actor, vote.sign(key))
-            })
-            .collect();
-        votes.sort_by_key(|(actor, _)| *actor);
-        let namespace_entry = Decided { signed, ballot, votes };
-        Founding { cluster, genesis, namespace_entry, namespace, admin, nodes, client, stranger }
+            };
+            let mut votes: Vec<_> = voters.members.iter().zip(&nodes).map(vote).collect();
+            votes.sort_by_key(|(actor, _)| *actor);
+            Decided { signed, ballot, votes }
+        };
+        let carts = policy("carts", Mode::Siblings, options.write_quorum);
+        let namespace_entry = decide(1, Hash(cluster.0), carts);
+        let first = namespace_entry.signed.entry.hash();
+        let registers_entry = decide(2, first, policy("jobs", Mode::Linearizable, None));
+        Founding {
+            cluster,
+            namespace: NamespaceId(first.0),
+            registers: NamespaceId(registers_entry.signed.entry.hash().0),
+            genesis,
+            namespace_entry,
+            registers_entry,
+            admin,
+            nodes,
+            client,
+            stranger,
+        }
     }
 
-    /// The first batch of every store: the namespace exists.
+    /// The first batch of every store: the namespaces exist.
     pub fn first_batch(&self) -> Batch {
-        let key = rows::entry(Chain::Policy, 1);
-        let value: Bytes = rows::encode(&self.namespace_entry);
-        Batch { number: 1, changes: vec![Change::Put { key, value }] }
+        let put = |(number, entry): (u64, &Decided)| {
+            let value: Bytes = rows::encode(entry);
+            Change::Put { key: rows::entry(Chain::Policy, number), value }
+        };
+        let entries = [(1, &self.namespace_entry), (2, &self.registers_entry)];
+        Batch { number: 1, changes: entries.map(put).into() }
     }
 }
 

@@ -11,6 +11,8 @@ use tanist::core::write::WriteId;
 use tanist::wire::client::{OnConflict, Outcome, Submitted};
 use tanist::wire::registry::Reply;
 
+use super::registers::About;
+
 /// A signed write, ready to be sent any number of times.
 #[derive(Debug, Clone)]
 pub struct Prepared {
@@ -50,6 +52,8 @@ pub enum Asked {
     },
     /// What became of a write.
     Outcome(WriteId),
+    /// Something about a register or a resource.
+    Register(About),
     /// Anything else.
     Other,
 }
@@ -140,7 +144,7 @@ impl History {
         match asked {
             Asked::Submit(write) | Asked::Outcome(write) => Some(self.writes.get(write)?.key().clone()),
             Asked::Read { key, .. } => Some(key.clone()),
-            Asked::Other => None,
+            Asked::Register(_) | Asked::Other => None,
         }
     }
 

@@ -5,6 +5,7 @@
 //! world      events, the clock           founding   keys, the first configuration
 //! network    links                       disk       the store and what goes wrong with it
 //! nodes      the driver's loop           clients    who reads and writes what, and how often
+//! registers  clients of registers, owners
 //! nemesis    what goes wrong             healing    nothing does any more: converge, progress
 //! history    what was asked, answered    checks/    the promises, one file each
 //! tamper     forgeries                   faults     planted faults: the checks must catch them
@@ -31,6 +32,7 @@ mod nemesis;
 mod network;
 mod nodes;
 mod options;
+mod registers;
 mod run;
 mod scripts;
 mod tamper;

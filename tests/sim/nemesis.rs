@@ -32,6 +32,10 @@ impl World {
             let delay = self.dice.range(100, 900);
             self.after(delay, Event::Client { client });
         }
+        for actor in 0..self.actors.len() {
+            let delay = self.dice.range(100, 900);
+            self.after(delay, Event::Client { client: self.options.clients + actor });
+        }
         if self.options.cut_ms > 0 {
             self.plan(self.options.cut_ms, Trouble::Cut);
         }

@@ -408,6 +408,7 @@ impl World {
         let reply = faults::rewrite_reply(self.plant, reply);
         let safe = p9::on_reply(self, index, attempt, &reply);
         self.judge("P9", safe);
+        self.write_into_book(index, attempt, &reply);
         let now = self.now;
         let Some(asked) = self.history.attempts.get_mut(attempt) else { return };
         let client = asked.client;

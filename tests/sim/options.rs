@@ -26,6 +26,12 @@ impl Damage {
     pub fn is_some(self) -> bool {
         self != Damage::None
     }
+
+    /// Whether acceptors keep what they promised. A disk that went back without anybody who noticed is
+    /// outside of what registers promise (P11).
+    pub fn keeps_acceptors(self) -> bool {
+        !matches!(self, Damage::Restored { .. })
+    }
 }
 
 /// The mix of a seed.
@@ -37,6 +43,8 @@ pub struct Options {
     pub clients: usize,
     /// Keys.
     pub keys: usize,
+    /// Clients of registers, candidates among them.
+    pub actors: usize,
     /// How long clients work and things go wrong, in milliseconds.
     pub safety_ms: u64,
     /// Longest pause of a client between operations.
@@ -78,6 +86,7 @@ impl Options {
             nodes: if dice.chance(75) { 3 } else { 5 },
             clients: dice.range(2, 4) as usize,
             keys: dice.range(1, 3) as usize,
+            actors: if dice.chance(75) { dice.range(3, 6) as usize } else { 0 },
             safety_ms: dice.range(5_000, 11_000),
             pause_ms: dice.range(50, 900),
             loss: if quiet || dice.chance(40) { 0 } else { dice.range(1, 30) },
@@ -109,6 +118,7 @@ impl Options {
             nodes: 3,
             clients: 3,
             keys: 2,
+            actors: 0,
             safety_ms: 0,
             pause_ms: 100,
             loss: 0,

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::checks::{p1, p2, p4, p8, p9, p11};
+use super::checks::{p1, p2, p3, p4, p6, p7, p8, p9, p11};
 use super::coverage::Coverage;
 use super::dice::Dice;
 use super::faults::Plant;
@@ -19,6 +19,15 @@ fn world(seed: u64, plant: Plant, traced: bool) -> World {
         Plant::ReleaseEarly | Plant::LyingSync | Plant::CountersAgain => {
             (options.crash_ms, options.crash_all, options.damage) = (600, true, Damage::None);
             options.sync_ms = (50, 400);
+        }
+        Plant::SlowOwner
+        | Plant::SaysNothing
+        | Plant::SaysYes
+        | Plant::NoBan
+        | Plant::UnknownIsRefused
+        | Plant::PromiseInMemory => {
+            options.damage = Damage::None;
+            options.actors = options.actors.max(4);
         }
         Plant::PeersForget => options.damage = Damage::Restored { mark: true },
         _ => {}
@@ -56,6 +65,9 @@ fn run(world: &mut World) {
     if world.violation.is_none() {
         world.progress(&last);
     }
+    if world.violation.is_none() {
+        world.progress_of_registers();
+    }
     world.coverage.seeds = 1;
     world.coverage.epochs = world.config.write_epoch() - 1;
 }
@@ -67,6 +79,12 @@ pub fn verdict(world: &mut World, last: &Final) {
     match p2::at_end(world) {
         Ok(pairs) => world.coverage.p2_pairs += pairs,
         Err(what) => world.fail("P2", what),
+    }
+    if world.options.damage.keeps_acceptors() {
+        world.judge("P3", p3::at_end(world));
+        world.judge("P5 (registers)", p3::of_verdicts(world));
+        world.judge("P6", p6::at_end(world));
+        world.judge("P7", p7::at_end(world));
     }
     world.judge("P4", p4::at_end(world, last));
     world.judge("P4 (retries)", p4::of_retries(world));

@@ -22,6 +22,7 @@ use super::nemesis::Trouble;
 use super::network::{Network, Place};
 use super::nodes::Node;
 use super::options::Options;
+use super::registers::{Actor, Book};
 
 /// Something that will happen.
 #[derive(Debug, Clone)]
@@ -68,6 +69,10 @@ pub struct World {
     pub net: Network,
     pub nodes: Vec<Node>,
     pub clients: Vec<Client>,
+    /// Clients of registers and resources; their numbers follow those of the others.
+    pub actors: Vec<Actor>,
+    /// What was said of registers and resources.
+    pub book: Book,
     pub founding: Founding,
     /// The newest configuration that any node had.
     pub config: Arc<Configuration>,
@@ -97,12 +102,14 @@ impl World {
     /// The world of `seed` before anything happened; nodes are about to start.
     pub fn new(seed: u64, options: Options, plant: Plant, traced: bool) -> Self {
         let mut dice = Dice::new(seed, 1);
+        let mut actor_dice = Dice::new(seed, 2);
         let founding = Founding::new(&options, &mut dice);
         let nodes = (0..options.nodes).map(|n| Node::new(n, &founding)).collect();
         let clients = (0..options.clients).map(|_| Client::new()).collect();
         let net = Network::new(&options);
         let mut config = Configuration::found(founding.genesis.clone()).expect("the cluster is founded");
         config.extend(founding.namespace_entry.clone()).expect("the namespace is created");
+        config.extend(founding.registers_entry.clone()).expect("the namespace is created");
         let mut world = World {
             config: Arc::new(config),
             plant,
@@ -110,6 +117,8 @@ impl World {
             dice,
             net,
             nodes,
+            actors: Actor::all(&options, &mut actor_dice),
+            book: Book::default(),
             clients,
             founding,
             history: History::default(),
@@ -204,6 +213,7 @@ impl World {
             Event::Synced { node, life } => self.sync(node, life),
             Event::Tick { node, life } => self.tick(node, life),
             Event::Start { node } => self.start(node),
+            Event::Client { client } if client >= self.options.clients => self.act_on_register(client),
             Event::Client { client } => self.act(client),
             Event::Trouble(trouble) => self.trouble(trouble),
         }
