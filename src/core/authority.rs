@@ -196,7 +196,7 @@ pub struct Gate(BTreeMap<Key, Term>);
 
 /// A later owner was admitted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("term {} is over: term {} was admitted before", shown(.term), shown(.highest))]
+#[error("term {term} is over: term {highest} was admitted before")]
 pub struct Fenced {
     /// The term that was shown.
     pub term: Term,
@@ -271,14 +271,6 @@ impl Proven {
         let (cluster, tenure) = (self.cluster, self.tenure);
         let message = FencedMessage { cluster, tenure, message: message.to_vec() };
         self.key.is_some_and(|key| message.verifies(&key, signature))
-    }
-}
-
-/// A term for people: its number, behind the recovery if the cluster was ever restored.
-fn shown(term: &Term) -> String {
-    match term.recovery {
-        0 => term.number.to_string(),
-        recovery => format!("{recovery}.{}", term.number),
     }
 }
 
