@@ -55,9 +55,9 @@ impl Load {
     }
 
     /// Starts a writer that overwrites its keys in turn, one write at a time.
-    pub fn add(&mut self, group: &'static str, namespace: Space, keys: Vec<String>, clock: Clock) {
+    pub fn add(&mut self, group: &'static str, namespace: impl Into<Space>, keys: Vec<String>, clock: Clock) {
         let stop = self.stop.subscribe();
-        self.writers.spawn(write(group, namespace, keys, clock, stop));
+        self.writers.spawn(write(group, namespace.into(), keys, clock, stop));
     }
 
     /// Has the writers finish the writes that they are at.

@@ -387,7 +387,8 @@ fn doubtful(why: &str, refusal: &Reply) -> String {
 fn is_agreed(reply: &Reply) -> bool {
     matches!(
         reply,
-        Reply::Submitted(Submitted::Refused { .. } | Submitted::Fenced(_) | Submitted::Forgotten)
+        // Not `Forgotten`: an attempt that is still under way may remember.
+        Reply::Submitted(Submitted::Refused { .. } | Submitted::Fenced(_))
             | Reply::Campaigned(Campaigned { result: Ballots::Refused | Ballots::Running { .. }, .. })
     )
 }

@@ -22,6 +22,12 @@ impl Linearizable {
     }
 }
 
+impl From<Linearizable> for Space {
+    fn from(linearizable: Linearizable) -> Self {
+        linearizable.0
+    }
+}
+
 impl Deref for Linearizable {
     type Target = Space;
 

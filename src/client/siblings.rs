@@ -37,6 +37,12 @@ impl Siblings {
     }
 }
 
+impl From<Siblings> for Space {
+    fn from(siblings: Siblings) -> Self {
+        siblings.0
+    }
+}
+
 impl Deref for Siblings {
     type Target = Space;
 

@@ -111,6 +111,7 @@ impl Tenure {
             }
             let pause = Duration::from_millis(deadline - now).min(LOOK);
             tokio::select! {
+                biased;
                 changed = state.changed() => if changed.is_err() { return },
                 () = sleep(pause) => {}
             }

@@ -123,7 +123,7 @@ impl Actor {
     pub fn all(options: &Options, dice: &mut Dice) -> Vec<Actor> {
         let actor = |n: usize, dice: &mut Dice| Actor {
             rate: dice.range(910, 1_099),
-            candidate: n % 2 == 0,
+            candidate: n.is_multiple_of(2),
             operation: None,
             known: BTreeMap::new(),
             writes: Vec::new(),
