@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 mod change;
+mod ownership;
 mod register;
 mod tables;
 
@@ -48,4 +49,32 @@ pub(crate) enum Fault {
     QuickReadBallotOnly,
     /// Rule 5: an acceptor that already held the state says that it took the carried promise.
     RepeatTakesPromise,
+    /// A replica promises a takeover while the lease runs.
+    TakeoverUnasked,
+    /// A replica acknowledges renewals of a tenure below a takeover that it promised.
+    NoBan,
+    /// O2: the ban is kept with the promise, so that an ordinary promise lifts it.
+    BanInOneSlot,
+    /// A ballot with one takeover promise and an ordinary one introduces a tenure.
+    MixedIntroduces,
+    /// A ballot with ordinary promises, a piggybacked one for example, introduces a tenure.
+    OrdinaryIntroduces,
+    /// A restart does not count as hearing.
+    RestartUnheard,
+    /// The first acceptance of a tenure does not count as hearing.
+    FirstAcceptanceUnheard,
+    /// O1: a renewal counts when it was acknowledged at different accepted ballots.
+    RenewalsOfAnyBallot,
+    /// O3: the deadline counts from the send of the attempt that won.
+    DeadlineOfTheWinner,
+    /// The deadline counts from when the votes were read.
+    DeadlineFromReceipt,
+    /// The deadline counts from when the acknowledgements of a renewal were read.
+    RenewedFromReceipt,
+    /// A resignation has the term that it ends.
+    ResignationKeepsTerm,
+    /// O7: an owner that sent its resignation goes on.
+    ResignedGoesOn,
+    /// A replica acknowledges renewals of a tenure that it does not hold.
+    RenewalOfAnother,
 }

@@ -7,6 +7,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use super::Fault;
 use super::change::{Limits, Operation, Write};
+use super::ownership::Ownership;
 use super::register::Register;
 
 /// Visits every state of `model`, or stops at a counterexample: the number of states, and what was found.
@@ -143,4 +144,63 @@ fn every_broken_rule_of_registers_is_found() {
 #[test]
 fn the_hash_in_a_quick_read_is_a_second_line() {
     holds("QuickReadBallotOnly", 1, quick(&[Operation::Write(1)], Some(Fault::QuickReadBallotOnly)));
+}
+
+/// The first tenure is held by `holders` acceptors; `ballots` counts its ballot, if there is one.
+fn owned(holders: usize, ballots: u8, fault: Option<Fault>) -> Ownership {
+    Ownership {
+        ballots,
+        tenures: 2,
+        lease: 2,
+        deadline: 2,
+        holders,
+        restarts: false,
+        resignations: false,
+        takeover_to: ballots,
+        ordinary_from: 1,
+        fault,
+    }
+}
+
+/// One takeover, and above it two ordinary ballots.
+fn overtaken(fault: Option<Fault>) -> Ownership {
+    Ownership { takeover_to: 2, ordinary_from: 3, ..owned(3, 4, fault) }
+}
+
+fn resigning(ownership: Ownership) -> Ownership {
+    Ownership { resignations: true, ..ownership }
+}
+
+fn restarting(ownership: Ownership) -> Ownership {
+    Ownership { restarts: true, ..ownership }
+}
+
+#[test]
+fn ownership_holds_in_every_state() {
+    holds("blank", 1, restarting(owned(0, 2, None)));
+    holds("owned", 1, restarting(resigning(owned(3, 3, None))));
+    holds("owned by two", 1, owned(2, 3, None));
+    holds("overtaken", 1, overtaken(None));
+}
+
+#[test]
+fn every_broken_rule_of_ownership_is_found() {
+    let found = |fault, ownership: fn(Option<Fault>) -> Ownership| {
+        breaks(&format!("{fault:?}"), ownership(Some(fault)));
+    };
+    found(Fault::TakeoverUnasked, |fault| owned(3, 2, fault));
+    found(Fault::NoBan, |fault| owned(3, 2, fault));
+    found(Fault::MixedIntroduces, |fault| owned(3, 2, fault));
+    found(Fault::OrdinaryIntroduces, |fault| owned(3, 2, fault));
+    found(Fault::RestartUnheard, |fault| restarting(owned(3, 2, fault)));
+    found(Fault::FirstAcceptanceUnheard, |fault| owned(0, 2, fault));
+    found(Fault::DeadlineOfTheWinner, |fault| owned(0, 3, fault));
+    found(Fault::DeadlineFromReceipt, |fault| owned(3, 2, fault));
+    found(Fault::RenewedFromReceipt, |fault| owned(3, 2, fault));
+    found(Fault::ResignationKeepsTerm, |fault| resigning(owned(3, 2, fault)));
+    found(Fault::ResignedGoesOn, |fault| Ownership { tenures: 3, ..resigning(owned(3, 3, fault)) });
+    found(Fault::RenewalOfAnother, |fault| owned(3, 2, fault));
+    breaks("clocks too far apart", Ownership { deadline: 3, ..owned(3, 2, None) });
+    found(Fault::BanInOneSlot, overtaken);
+    found(Fault::RenewalsOfAnyBallot, overtaken);
 }
