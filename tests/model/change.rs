@@ -6,7 +6,7 @@
 use super::Fault;
 
 /// The highest generation that a configuration may reach.
-pub(crate) const GENERATIONS: usize = 3;
+pub(crate) const GENERATIONS: usize = 2;
 
 /// A write, as its author signed it.
 #[derive(Clone, Copy, Debug)]

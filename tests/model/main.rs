@@ -4,6 +4,9 @@
 //! of a configuration is visited and held against the promises. A checker that finds nothing proves little
 //! until it has been seen to find something, so each rule is also broken alone, and a run that then ends
 //! without a counterexample fails.
+//!
+//! Not modelled: reconfiguration, wiped or damaged acceptors, floors, signatures, several keys, the hung
+//! disk, and liveness. The pre-vote, and that re-acceptance is not hearing, matter for liveness only.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 

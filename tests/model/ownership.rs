@@ -16,7 +16,7 @@ use stateright::{Model, Property};
 
 use super::Fault;
 
-const BALLOTS: usize = 5;
+const BALLOTS: usize = 4;
 const TENURES: usize = 3;
 
 /// A configuration: what may happen, and the rule that is broken.
@@ -93,23 +93,59 @@ pub(crate) struct World {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Action {
     Tick,
-    Promise { acceptor: usize, ballot: u8, takeover: bool },
+    Promise {
+        acceptor: usize,
+        ballot: u8,
+        takeover: bool,
+    },
     /// A new tenure is submitted at a ballot promised by two acceptors.
-    Introduce { ballot: u8, highest: usize, other: usize },
+    Introduce {
+        ballot: u8,
+        highest: usize,
+        other: usize,
+    },
     /// A tenure that was submitted before is tried again at another ballot.
-    Retry { tenure: u8, ballot: u8, highest: usize, other: usize },
+    Retry {
+        tenure: u8,
+        ballot: u8,
+        highest: usize,
+        other: usize,
+    },
     /// What phase 1 shows is proposed again.
-    Carry { ballot: u8, highest: usize },
+    Carry {
+        ballot: u8,
+        highest: usize,
+    },
     /// The resignation of the tenure that phase 1 shows.
-    ProposeResignation { ballot: u8, highest: usize, resignation: u8 },
-    Accept { acceptor: usize, ballot: u8 },
+    ProposeResignation {
+        ballot: u8,
+        highest: usize,
+        resignation: u8,
+    },
+    Accept {
+        acceptor: usize,
+        ballot: u8,
+    },
     /// The holder of a tenure sends its resignation: from now on it does not use the tenure.
-    Resign { tenure: u8 },
-    SendRenewal { tenure: u8 },
-    AcknowledgeRenewal { acceptor: usize, tenure: u8 },
-    CountRenewal { tenure: u8 },
-    Restart { acceptor: usize },
-    ReadVotes { tenure: u8 },
+    Resign {
+        tenure: u8,
+    },
+    SendRenewal {
+        tenure: u8,
+    },
+    AcknowledgeRenewal {
+        acceptor: usize,
+        tenure: u8,
+    },
+    CountRenewal {
+        tenure: u8,
+    },
+    Restart {
+        acceptor: usize,
+    },
+    ReadVotes {
+        tenure: u8,
+    },
 }
 
 impl World {

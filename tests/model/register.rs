@@ -16,7 +16,7 @@ use super::Fault;
 use super::change::{Limits, Operation, RegisterState, Verdict, Write, bit};
 
 /// The most ballots that a configuration may have.
-const BALLOTS: usize = 5;
+const BALLOTS: usize = 4;
 
 /// A configuration: what may happen, and the rule that is broken.
 #[derive(Clone, Debug)]
@@ -139,21 +139,50 @@ pub(crate) struct World {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Action {
     /// A coordinator begins an operation with a fresh ballot, whatever it was doing.
-    Prepare { coordinator: usize, operation: Operation, ballot: u8 },
+    Prepare {
+        coordinator: usize,
+        operation: Operation,
+        ballot: u8,
+    },
     /// A coordinator begins an operation with its cached promise.
-    UseCached { coordinator: usize, operation: Operation, next: u8 },
-    Promise { acceptor: usize, ballot: u8 },
+    UseCached {
+        coordinator: usize,
+        operation: Operation,
+        next: u8,
+    },
+    Promise {
+        acceptor: usize,
+        ballot: u8,
+    },
     /// A coordinator has promises of two acceptors, the first with the highest accepted ballot.
-    Propose { coordinator: usize, highest: usize, other: usize, next: u8 },
-    Accept { acceptor: usize, proposal: Held },
+    Propose {
+        coordinator: usize,
+        highest: usize,
+        other: usize,
+        next: u8,
+    },
+    Accept {
+        acceptor: usize,
+        proposal: Held,
+    },
     /// Reconciliation delivers what some acceptor holds: no promise with it, and no acknowledgement.
-    Reconcile { acceptor: usize, proposal: Held },
+    Reconcile {
+        acceptor: usize,
+        proposal: Held,
+    },
     /// A coordinator has acknowledgements of two acceptors: its round is finished.
-    Finish { coordinator: usize },
+    Finish {
+        coordinator: usize,
+    },
     AskQuickly,
-    Show { acceptor: usize },
+    Show {
+        acceptor: usize,
+    },
     /// The quick reader has two replies, the first with the higher accepted ballot.
-    AnswerQuickly { highest: usize, other: usize },
+    AnswerQuickly {
+        highest: usize,
+        other: usize,
+    },
 }
 
 impl Held {
@@ -178,9 +207,9 @@ impl World {
 
     /// The chosen states, in order of their ballots.
     fn chosen(&self) -> impl Iterator<Item = RegisterState> + Clone {
-        let all = (1..).zip(&self.ballots).flat_map(|(ballot, _)| {
-            [false, true].map(|second| Held { ballot, second })
-        });
+        let all = (1..)
+            .zip(&self.ballots)
+            .flat_map(|(ballot, _)| [false, true].map(|second| Held { ballot, second }));
         all.filter(|held| self.chosen & held.bit() != 0).map(|held| self.state(held))
     }
 
@@ -253,9 +282,11 @@ impl Register {
                 ballots.extend((!spent).then_some(coordinator.last));
             }
             for &operation in &self.operations {
-                actions.extend(
-                    ballots.iter().map(|&ballot| Action::Prepare { coordinator: at, operation, ballot }),
-                );
+                actions.extend(ballots.iter().map(|&ballot| Action::Prepare {
+                    coordinator: at,
+                    operation,
+                    ballot,
+                }));
                 let Some((cached, _)) = coordinator.cached else { continue };
                 if world.ballots[usize::from(cached) - 1].proposals[1].is_none() {
                     let nexts = self.nexts(world, coordinator.last);
@@ -283,9 +314,8 @@ impl Register {
                     }
                 }
                 Phase::Accepting { .. } => {
-                    let acknowledged = |acceptor: &&Acceptor| {
-                        acceptor.acknowledged[coordinator] != Acknowledged::Not
-                    };
+                    let acknowledged =
+                        |acceptor: &&Acceptor| acceptor.acknowledged[coordinator] != Acknowledged::Not;
                     if world.acceptors.iter().filter(acknowledged).count() > 1 {
                         actions.push(Action::Finish { coordinator });
                     }
@@ -455,9 +485,8 @@ impl Register {
                     return None;
                 };
                 let Proposal { state, next } = world.proposal(proposal)?;
-                let took = |acceptor: &&Acceptor| {
-                    acceptor.acknowledged[coordinator] == Acknowledged::WithPromise
-                };
+                let took =
+                    |acceptor: &&Acceptor| acceptor.acknowledged[coordinator] == Acknowledged::WithPromise;
                 let kept = world.acceptors.iter().filter(took).count() > 1;
                 world.forget_replies(coordinator);
                 let own = &mut world.coordinators[coordinator];
@@ -517,13 +546,17 @@ impl Model for Register {
             Property::always("P3: chosen states are one history", |_, world: &World| {
                 world.chosen().zip(world.chosen().skip(1)).all(|(older, newer)| newer.descends_from(&older))
             }),
-            Property::always("rule 2: every write was applied to its parent", |model: &Self, world: &World| {
-                world.chosen().all(|state| {
-                    let parents = [0].into_iter().chain(state.applied().iter().copied());
-                    let named = state.applied().iter().map(|id| model.writes[usize::from(*id) - 1].parent);
-                    named.eq(parents.take(state.applied().len()))
-                })
-            }),
+            Property::always(
+                "rule 2: every write was applied to its parent",
+                |model: &Self, world: &World| {
+                    world.chosen().all(|state| {
+                        let parents = [0].into_iter().chain(state.applied().iter().copied());
+                        let named =
+                            state.applied().iter().map(|id| model.writes[usize::from(*id) - 1].parent);
+                        named.eq(parents.take(state.applied().len()))
+                    })
+                },
+            ),
             Property::always("P7: no lower term after a higher one", |model: &Self, world: &World| {
                 world.chosen().zip(world.chosen().skip(1)).all(|(older, newer)| {
                     let later = newer.applied().iter().skip(usize::from(older.generation));
@@ -538,9 +571,13 @@ impl Model for Register {
                     && newest.fence >= world.told.newest.1
             }),
             Property::always("P5: refused is final", |_, world: &World| {
-                world.chosen().all(|state| state.applied().iter().all(|id| world.told.refused & bit(*id) == 0))
+                world
+                    .chosen()
+                    .all(|state| state.applied().iter().all(|id| world.told.refused & bit(*id) == 0))
             }),
-            Property::always("P3: no answer is older than one before it", |_, world: &World| !world.told.stale),
+            Property::always("P3: no answer is older than one before it", |_, world: &World| {
+                !world.told.stale
+            }),
             Property::sometimes("a write is applied", |_, world: &World| world.told.applied != 0),
         ]
     }
@@ -551,7 +588,8 @@ fn pairs(replies: &[(usize, Held)], any_order: bool) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     for &(a, held) in replies {
         for &(b, other) in replies {
-            let first = any_order || held.ballot > other.ballot || held.ballot == other.ballot && held != other;
+            let first =
+                any_order || held.ballot > other.ballot || held.ballot == other.ballot && held != other;
             if a != b && (first || held == other && a < b) {
                 pairs.push((a, b));
             }
