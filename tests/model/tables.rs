@@ -126,7 +126,7 @@ fn every_broken_rule_of_registers_is_found() {
     let found = |fault, register: fn(Option<Fault>) -> Register| {
         breaks(&format!("{fault:?}"), register(Some(fault)));
     };
-    found(Fault::BallotReused, |fault| plain(&RACE, fault));
+    found(Fault::BallotReused, |fault| Register { ballots: 2, ..plain(&RACE, fault) });
     found(Fault::CachedAfterFailure, |fault| piggyback(&HEIRS, fault));
     found(Fault::AcceptIgnoresPromise, |fault| plain(&RACE, fault));
     found(Fault::LowerCarried, |fault| plain(&RACE, fault));
