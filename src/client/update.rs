@@ -93,6 +93,10 @@ impl Space {
                 Err(WriteError::Expired { .. }) if self.client.refresh().await.is_ok() => {
                     Ok(Written::Refused { reason: RefusedReason::Changed, current: None })
                 }
+                // The write is new and no attempt of it is in doubt: what nobody remembers was never done.
+                Err(WriteError::Forgotten) => {
+                    Ok(Written::Refused { reason: RefusedReason::Changed, current: None })
+                }
                 verdict => verdict,
             };
             match verdict? {

@@ -197,6 +197,8 @@ impl<'a> Pending<'a> {
                     }
                     None => (reason, current),
                 },
+                // The write is new and no attempt of it is in doubt: what nobody remembers was never done.
+                Err(WriteError::Forgotten) if self.operation.is_none() => (RefusedReason::Changed, None),
                 // Nothing was done, and the write is new: it may as well be signed for the next epoch.
                 Err(WriteError::Expired { .. }) if !expired && client.refresh().await.is_ok() => {
                     expired = true;
@@ -205,13 +207,16 @@ impl<'a> Pending<'a> {
                 verdict => return verdict,
             };
             let (reason, current) = current;
-            let Some(next) = self.again(&replaces, current.as_deref()) else {
-                return Ok(Written::Refused { reason, current });
-            };
-            replaces = next;
-            if !deadline.pause(&mut pauses).await {
+            let fenced = matches!(reason, RefusedReason::Fenced(_));
+            let next = if anything && !fenced { None } else { self.again(&replaces, current.as_deref()) };
+            if (next.is_none() && !anything) || fenced || !deadline.pause(&mut pauses).await {
                 return Ok(Written::Refused { reason, current });
             }
+            replaces = match next {
+                Some(next) => next,
+                // What was current at the refusal is old after the pause.
+                None => self.parents().await?.1,
+            };
         }
     }
 
@@ -221,7 +226,7 @@ impl<'a> Pending<'a> {
         let versions: Versions = current.iter().map(|head| head.version().clone()).collect();
         match self.kind {
             Kind::Replace(_) => None,
-            Kind::Overwrite(_) => Some(versions),
+            Kind::Overwrite(_) => None,
             Kind::Create(_) => {
                 let deleted = !current.is_empty() && current.iter().all(Head::is_delete);
                 (deleted && versions.ids() != replaces.ids()).then_some(versions)

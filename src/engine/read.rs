@@ -190,7 +190,7 @@ impl State {
         let negative = matches!(
             &reply,
             Reply::Failure(_)
-                | Reply::Submitted(Submitted::Refused { .. })
+                | Reply::Submitted(Submitted::Refused { .. } | Submitted::Forgotten)
                 | Reply::Proposed(Proposed::Refused { .. })
         );
         let reply = match &forwarding.request.ask {

@@ -517,3 +517,32 @@ fn a_fence_needs_its_proof_once() {
     let parent = Some((1, first.signed.id()));
     applied(cluster.ask(id(1), owner.fenced(&cluster, namespace, "two", parent, None)));
 }
+
+/// Found by the simulator, seed 1507: jobs that share a round share its votes.
+#[test]
+fn a_tenure_that_ends_in_the_round_that_proves_it_is_not_shown_with_the_votes_for_its_end() {
+    let mut cluster = Cluster::new();
+    let owner = Candidate::new(&cluster, 1, None);
+    let proof = owner.win(&mut cluster, id(1));
+    let author = cluster.author.clone();
+    let first = cluster.start(id(1), Observe { resource: billing() }, &author);
+    // These two wait for the first one, and are taken together.
+    let afresh = cluster.start(id(1), Campaign { afresh: true, ..owner.campaign() }, &author);
+    let resign = owner.resign(&cluster, proof);
+    let resigned = cluster.start(id(1), resign, &author);
+    cluster.pass(3_000);
+    assert!(matches!(cluster.replies.remove(&first), Some(Reply::Observed(_))));
+    assert!(matches!(
+        cluster.replies.remove(&resigned),
+        Some(Reply::Campaigned(Campaigned { result: Ballots::Chosen { .. }, .. }))
+    ));
+    match cluster.replies.remove(&afresh) {
+        Some(Reply::Campaigned(Campaigned { result: Ballots::Chosen { ballot, votes }, .. })) => {
+            let signed = SignedWrite::clone(&owner.signed);
+            let proof = TenureProof { signed, tenure: owner.tenure.clone(), ballot, votes };
+            prove(&proof, &cluster.nodes[&id(1)].config).unwrap();
+        }
+        Some(Reply::Campaigned(Campaigned { result: Ballots::Refused, .. })) => {}
+        other => panic!("{other:?}"),
+    }
+}

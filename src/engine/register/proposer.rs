@@ -89,9 +89,19 @@ impl State {
         for job in jobs {
             match self.judge(step, at, &weighed.held, &job, means) {
                 Judged::Answered(answer) => weighed.answers.push((job, answer)),
+                // The votes of a round are for what comes out of it: of a resource it is one change.
+                Judged::Changes(..) if weighed.changed && self.is_resource(at.namespace) => {
+                    weighed.later.push(job);
+                }
                 Judged::Changes(held, answer) => {
                     weighed.held = Arc::new(held);
                     weighed.changed = true;
+                    let (proved, kept) = std::mem::take(&mut weighed.answers)
+                        .into_iter()
+                        .partition(|(_, answer)| matches!(answer, Answer::Chosen | Answer::Observed(_)));
+                    weighed.answers = kept;
+                    let proved: Vec<(Job, Answer)> = proved;
+                    weighed.later.extend(proved.into_iter().map(|(job, _)| job));
                     weighed.answers.push((job, answer));
                 }
                 Judged::NeedsTakeover | Judged::NeedsRound => weighed.later.push(job),
