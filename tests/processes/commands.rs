@@ -18,7 +18,7 @@ fn demo(broken: &[&str]) -> (Output, BTreeSet<String>, Value) {
     let told: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {} {}", text(&output.stdout), text(&output.stderr)));
     let claims = told["claims"].as_array().unwrap();
-    assert_eq!(claims.len(), 8);
+    assert_eq!(claims.len(), 13);
     let failed = claims.iter().filter(|claim| claim["holds"] == false);
     let failed = failed.map(|claim| claim["name"].as_str().unwrap().to_owned()).collect();
     (output, failed, told)
@@ -31,7 +31,10 @@ fn the_demo_holds_and_cannot_lie() {
     assert_eq!((output.status.code(), &failed), (Some(0), &BTreeSet::new()), "{told:#}");
     assert_eq!(told["holds"], true);
     assert!(told["seconds"].as_f64().unwrap() < 60.0, "{}", told["seconds"]);
-    for broken in [["create", "retry", "partition", "durable"], ["update", "forgery", "kill", "stop"]] {
+    for broken in [
+        ["create", "retry", "partition", "durable", "owner", "certificate", "settle"],
+        ["update", "forgery", "kill", "stop", "count", "kill-registers", "certificate"],
+    ] {
         let (output, failed, told) = demo(&broken);
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(told["holds"], false);

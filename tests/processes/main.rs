@@ -15,5 +15,7 @@ mod commands;
 mod disks;
 mod failures;
 mod limits;
+mod ownership;
+mod registers;
 mod support;
 mod syncs;

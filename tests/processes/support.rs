@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tanist::cli::local::{Local, Plan, Scratch, scratch};
-use tanist::client::{Client, Mode, Siblings};
+use tanist::client::{Client, Linearizable, Mode, Siblings};
 
 /// The binary under test.
 pub(crate) const TANIST: &str = env!("CARGO_BIN_EXE_tanist");
@@ -54,6 +54,13 @@ impl Cluster {
             .await
             .unwrap();
         Cluster { local, client, folder, _turn: turn }
+    }
+
+    /// Creates the namespace "jobs" of registers, and opens it.
+    pub(crate) async fn registers(&self) -> Linearizable {
+        let admin = self.client.admin(self.client.identity().clone());
+        admin.create_namespace("jobs", Mode::Linearizable, None).await.unwrap();
+        self.client.linearizable("jobs").await.unwrap()
     }
 
     /// The namespace, through whichever node is best.
