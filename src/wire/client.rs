@@ -63,7 +63,8 @@ pub enum Submitted {
     },
     /// It was not applied and never will be: the register is bound to this.
     Fenced(Bound),
-    /// It can no longer be applied to the register; whether it was is no longer remembered.
+    /// It can no longer be applied to the register; whether it was is no longer remembered. A node that
+    /// has proposed the write itself says `Incomplete` instead: it may be why it was applied.
     Forgotten,
 }
 

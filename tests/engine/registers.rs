@@ -266,6 +266,33 @@ fn attack_04b_a_retry_after_being_built_upon_is_applied_not_refused() {
 }
 
 #[test]
+fn a_write_that_was_proposed_and_is_forgotten_is_in_doubt() {
+    let mut cluster = Cluster::new();
+    let namespace = jobs(&mut cluster);
+    let first = cluster.write(namespace, "k", "0", &[]);
+    applied(cluster.ask(id(1), first.clone()));
+    // Node 1 accepts alone, and waits for answers.
+    cluster.cut.insert(id(1));
+    let author = cluster.author.clone();
+    let write = cluster.write(namespace, "k", "1", &[(1, first.signed.id())]);
+    let token = cluster.start(id(1), write.clone(), &author);
+    cluster.run();
+    // What it accepted is recovered by node 2, and built upon until nobody remembers it.
+    cluster.cut = [id(3)].into();
+    let mut parent = (2, write.signed.id());
+    for n in 2..2 + limits::RECENT as u64 {
+        let next = cluster.write(namespace, "k", &n.to_string(), &[parent]);
+        applied(cluster.ask(id(2), next.clone()));
+        parent = (n + 1, next.signed.id());
+    }
+    cluster.cut.clear();
+    cluster.pass(5_000);
+    let reply = cluster.replies.remove(&token).unwrap();
+    assert!(matches!(reply, Reply::Submitted(Submitted::Incomplete { .. })), "it was applied: {reply:?}");
+    assert_eq!(cluster.ask(id(1), write), Reply::Submitted(Submitted::Forgotten), "a new request risked nothing");
+}
+
+#[test]
 fn r2_a_write_of_a_later_generation_is_not_refused_but_can_be_forbidden() {
     let mut cluster = Cluster::new();
     let namespace = jobs(&mut cluster);

@@ -152,6 +152,8 @@ impl State {
                 match self.standing(state, signed) {
                     Standing::Open if means == Means::Look => Judged::NeedsRound,
                     Standing::Open => self.apply(step, at, state, submission, Rights::WRITE),
+                    // It was proposed here: it may have been applied, and built upon, before this was learnt.
+                    Standing::Expired if job.risked => Judged::Answered(ready(self.unfinished())),
                     standing => {
                         let reply = submitted(&standing, signed, state, *may_read);
                         self.note_repeated(&standing);
@@ -339,11 +341,7 @@ impl State {
     pub(super) fn give_up(&mut self, step: &mut Step<'_>, job: &Job) {
         let why = || Failure::Unavailable("too few replicas answered in time".to_owned());
         let reply: Reply = match &job.task {
-            Task::Write { .. } if job.risked => {
-                self.counters.incomplete += 1;
-                let needed = self.config.replica_count() / 2 + 1;
-                Submitted::Incomplete { copies: 0, needed: u8::try_from(needed).unwrap_or(u8::MAX) }.into()
-            }
+            Task::Write { .. } if job.risked => self.unfinished().into(),
             Task::Verdict { .. } => Verdict::Unknown.into(),
             Task::Campaign { .. } if job.risked => campaigned(Ballots::Incomplete, None).into(),
             Task::Write { .. } | Task::Read | Task::Seal(_) | Task::Campaign { .. } | Task::Observe => {
@@ -351,6 +349,13 @@ impl State {
             }
         };
         self.reply(step, job.requester, reply);
+    }
+
+    /// The answer to a write that may have been applied.
+    fn unfinished(&mut self) -> Submitted {
+        self.counters.incomplete += 1;
+        let needed = self.config.replica_count() / 2 + 1;
+        Submitted::Incomplete { copies: 0, needed: u8::try_from(needed).unwrap_or(u8::MAX) }
     }
 
     /// Reads what is known here to be chosen, without asking anybody.
