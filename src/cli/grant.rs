@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use super::args::{self, Global, namespace_name};
 use super::error::Failure;
 use super::exit::Exit;
+use super::resource::RESOURCES;
 use super::{failures, json as forms};
 use crate::client::{Client, Grant, Rights};
 use crate::core::cluster::Configuration;
 use crate::core::identity::PublicKey;
-use crate::core::object::Key;
+use crate::core::object::{Key, NamespaceId};
 use crate::core::policy::PolicyError;
 
 #[derive(Debug, clap::Subcommand)]
@@ -30,7 +31,7 @@ pub(super) struct Args {
     /// A public key, or '*' for everybody who has a key
     #[arg(value_name = "AUTHOR")]
     author: String,
-    /// The namespace, or '*' for all
+    /// The namespace, '*' for all, or @resources: to read and elect there is to see owners and to campaign
     #[arg(value_name = "NS")]
     namespace: String,
     /// For keys that begin so only
@@ -70,7 +71,7 @@ async fn change(args: &Args, global: &Global, add: bool) -> Result<Exit, Failure
                 .next("give the 64 digits that `tanist keygen` prints, or '*'")
         })?),
     };
-    if args.namespace != "*" {
+    if args.namespace != "*" && args.namespace != RESOURCES {
         namespace_name(&args.namespace)?;
     }
     let prefix = args::bytes(&args.prefix, args.key_hex)?;
@@ -108,6 +109,7 @@ fn grant(
     let config = client.configuration();
     let namespace = match args.namespace.as_str() {
         "*" => None,
+        RESOURCES => Some(NamespaceId::resources(config.cluster())),
         name => {
             let found = config.policy().namespace(&namespace_name(name)?).map(|namespace| namespace.id);
             let unknown = || failures::policy(global, &PolicyError::NoSuchNamespace);
@@ -138,6 +140,9 @@ fn names(rights: Rights) -> Vec<&'static str> {
 /// The name of the grant's namespace; its id if it was dropped.
 fn namespace(config: &Configuration, grant: &Grant) -> Option<String> {
     let id = grant.namespace?;
+    if id == NamespaceId::resources(config.cluster()) {
+        return Some(RESOURCES.to_owned());
+    }
     let known = config.policy().namespace_by_id(id).filter(|namespace| namespace.dropped.is_none());
     Some(known.map_or(id.to_string(), |namespace| namespace.policy.name.to_string()))
 }

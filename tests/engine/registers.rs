@@ -289,7 +289,11 @@ fn a_write_that_was_proposed_and_is_forgotten_is_in_doubt() {
     cluster.pass(5_000);
     let reply = cluster.replies.remove(&token).unwrap();
     assert!(matches!(reply, Reply::Submitted(Submitted::Incomplete { .. })), "it was applied: {reply:?}");
-    assert_eq!(cluster.ask(id(1), write), Reply::Submitted(Submitted::Forgotten), "a new request risked nothing");
+    assert_eq!(
+        cluster.ask(id(1), write),
+        Reply::Submitted(Submitted::Forgotten),
+        "a new request risked nothing"
+    );
 }
 
 #[test]

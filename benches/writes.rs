@@ -1,7 +1,7 @@
-//! Durable writes on `siblings` keys: three node processes and their clients on one machine.
+//! Durable compare-and-set writes: three node processes and their clients on one machine.
 //!
 //! ```text
-//! make bench [ARGS="--seconds 10 --clients 1,16,64,256"]
+//! make bench [ARGS="--seconds 10 --clients 1,16,64,256 --mode siblings"]
 //! ```
 //!
 //! Each client owns 10,000/C keys and replaces their values in turn, naming the version it made last:
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tanist::cli::local::{Local, Plan, scratch};
-use tanist::client::{Basis, Client, Mode, Siblings, Version, Versions, Written};
+use tanist::client::{Basis, Client, Mode, Space, Version, Versions, Written};
 use tokio::task::JoinSet;
 
 const NAMESPACE: &str = "bench";
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let (clients, seconds) = arguments()?;
+    let Arguments { clients, seconds, mode } = arguments()?;
     let folder = scratch("tanist-bench")?;
     let binary = env!("CARGO_BIN_EXE_tanist");
     let plan = Plan::default();
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     cluster.start_all()?;
     let client = cluster.connect(PATIENCE).await?;
     cluster.ready(&client, PATIENCE).await?;
-    client.admin(client.identity().clone()).create_namespace(NAMESPACE, Mode::Siblings, None).await?;
+    client.admin(client.identity().clone()).create_namespace(NAMESPACE, mode, None).await?;
 
     println!(
         "| clients | ops/s | p50 ms | p99 ms | p99.9 ms | max ms | server CPU s / 1000 ops | client CPU s / 1000 ops \
@@ -58,9 +58,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// `--clients 1,16` and `--seconds 10`; what cargo adds of its own is ignored.
-fn arguments() -> Result<(Vec<usize>, u64), Box<dyn Error>> {
-    let (mut clients, mut seconds) = (vec![1, 16, 64, 256], 10);
+/// What is measured.
+struct Arguments {
+    clients: Vec<usize>,
+    seconds: u64,
+    mode: Mode,
+}
+
+/// `--clients 1,16`, `--seconds 10` and `--mode linearizable`; what cargo adds of its own is ignored.
+fn arguments() -> Result<Arguments, Box<dyn Error>> {
+    let (mut clients, mut seconds, mut mode) = (vec![1, 16, 64, 256], 10, Mode::Siblings);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match &word[..] {
@@ -69,11 +76,20 @@ fn arguments() -> Result<(Vec<usize>, u64), Box<dyn Error>> {
                 clients = list.split(',').map(str::parse).collect::<Result<_, _>>()?;
             }
             "--seconds" => seconds = words.next().unwrap_or_default().parse()?,
+            "--mode" => {
+                mode = match words.next().unwrap_or_default().as_str() {
+                    "siblings" => Mode::Siblings,
+                    "linearizable" => Mode::Linearizable,
+                    other => return Err(format!("{other}: a mode is siblings or linearizable").into()),
+                };
+            }
             "--bench" => {}
-            other => return Err(format!("{other}: only --clients and --seconds are known").into()),
+            other => {
+                return Err(format!("{other}: only --clients, --seconds and --mode are known").into());
+            }
         }
     }
-    Ok((clients, seconds))
+    Ok(Arguments { clients, seconds, mode })
 }
 
 /// One row of the table.
@@ -87,7 +103,7 @@ async fn measure(
     let mut handles = Vec::new();
     for _ in 0..count.min(CONNECTIONS) {
         let own = Client::builder().identity(client.identity().clone());
-        handles.push(own.connect(cluster.ticket()).await?.siblings(NAMESPACE).await?);
+        handles.push(own.connect(cluster.ticket()).await?.space(NAMESPACE).await?);
     }
     let begun = now();
     let (from, to) = (begun + WARM_UP, begun + WARM_UP + window);
@@ -135,7 +151,7 @@ async fn measure(
 /// Writes its keys in turn, each once at least, until `to`. Returns them, the latencies of what ended
 /// after `from`, and how many failed.
 async fn write(
-    namespace: Siblings,
+    namespace: Space,
     mut keys: Vec<Held>,
     from: Instant,
     to: Instant,
