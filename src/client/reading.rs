@@ -28,8 +28,8 @@ pub struct Sibling {
 
 /// What is there under a key: all live versions, and the value to work with.
 ///
-/// A reading says what a write replaces: pass it to [`replace`](super::Siblings::replace) or
-/// [`delete`](super::Siblings::delete). It can be kept for later as a [`Basis`].
+/// A reading says what a write replaces: pass it to [`replace`](super::Space::replace) or
+/// [`delete`](super::Space::delete). It can be kept for later as a [`Basis`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     pub(super) namespace: NamespaceId,

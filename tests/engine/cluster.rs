@@ -21,7 +21,8 @@ use tanist::engine::{Effect, Identity, Input, Timing, arrival};
 use tanist::storage::Store as _;
 use tanist::storage::memory::Memory;
 use tanist::wire::client::{OnConflict, Propose, Proposed, Read, Submit, Submitted};
-use tanist::wire::registry::{Reply, Request};
+use tanist::wire::peer::Envelope;
+use tanist::wire::registry::{PeerMessage, Reply, Request};
 
 pub struct Node {
     pub machine: Machine,
@@ -43,6 +44,8 @@ pub struct Cluster {
     pub now: u64,
     /// Nodes that get no messages and send none.
     pub cut: BTreeSet<MemberId>,
+    /// What was lost because of that.
+    pub dropped: Vec<(MemberId, MemberId, Envelope, PeerMessage)>,
 }
 
 pub fn id(n: u8) -> MemberId {
@@ -104,6 +107,7 @@ impl Cluster {
             author,
             now: 0,
             cut: BTreeSet::new(),
+            dropped: Vec::new(),
         };
         for a in 1..=3 {
             for b in 1..=3 {
@@ -138,6 +142,7 @@ impl Cluster {
                     match effect {
                         Effect::Send { to, envelope, message } => {
                             if self.cut.contains(&member) || self.cut.contains(&to) {
+                                self.dropped.push((member, to, envelope, message));
                                 continue;
                             }
                             self.sent += 1;
@@ -227,12 +232,17 @@ impl Cluster {
 
     /// A namespace in a mode, owned by a resource if one is named.
     pub fn namespace_of(&mut self, name: &str, mode: Mode, owned_by: Option<&str>) -> NamespaceId {
-        let config = &self.nodes[&id(1)].config;
         let policy = NamespacePolicy { name: name.parse().unwrap(), mode, write_quorum: None };
         let change = match owned_by {
             None => ConfigChange::CreateNamespace(policy),
             Some(resource) => ConfigChange::CreateOwnedNamespace(policy, Key::try_from(resource).unwrap()),
         };
+        NamespaceId(self.change(change).0)
+    }
+
+    /// Changes the policy; the entry's hash comes back.
+    pub fn change(&mut self, change: ConfigChange) -> Hash {
+        let config = &self.nodes[&id(1)].config;
         let entry = Entry {
             format: ENTRY_FORMAT,
             chain: Chain::Policy,
@@ -241,11 +251,17 @@ impl Cluster {
             change,
         };
         let proof = sign_one(&self.admin, config.cluster(), entry.hash());
-        let id = NamespaceId(entry.hash().0);
+        let hash = entry.hash();
         let signed = SignedEntry { entry, admin: Some((self.admin.public(), proof)) };
         let reply = self.ask(MemberId([2; 16]), Propose { signed });
         assert_eq!(reply, Reply::Proposed(Proposed::Chosen));
-        id
+        hash
+    }
+
+    /// Delivers a message as if `from` had sent it to `to`.
+    pub fn deliver(&mut self, from: MemberId, to: MemberId, envelope: Envelope, message: &PeerMessage) {
+        self.wire.push_back((from, to, message.encode(envelope)));
+        self.run();
     }
 
     pub fn write(

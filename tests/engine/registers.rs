@@ -24,16 +24,16 @@ const LEASE: u32 = 2_000;
 
 /// Somebody who campaigns: its tenure key and its tenure.
 #[derive(Clone)]
-struct Candidate {
-    key: SecretKey,
-    tenure: Tenure,
-    signed: Arc<SignedWrite>,
+pub struct Candidate {
+    pub key: SecretKey,
+    pub tenure: Tenure,
+    pub signed: Arc<SignedWrite>,
     sequence: u64,
 }
 
 impl Candidate {
     /// A candidate for "billing" that names `parent`, of a generation before.
-    fn new(cluster: &Cluster, seed: u8, parent: Option<(u64, WriteId)>) -> Self {
+    pub fn new(cluster: &Cluster, seed: u8, parent: Option<(u64, WriteId)>) -> Self {
         let key = SecretKey::from_seed(&[seed; 32]);
         let term = Term { recovery: 0, number: 1 + parent.map_or(0, |(generation, _)| generation) };
         let tenure = Tenure { format: TENURE_FORMAT, term, key: Some(key.public()), lease_ms: LEASE };
@@ -41,20 +41,20 @@ impl Candidate {
         Candidate { key, tenure, signed, sequence: 0 }
     }
 
-    fn campaign(&self) -> Campaign {
+    pub fn campaign(&self) -> Campaign {
         Campaign { signed: Arc::clone(&self.signed), tenure: None, afresh: false, value: value(&self.tenure) }
     }
 
-    fn id(&self) -> WriteId {
+    pub fn id(&self) -> WriteId {
         self.signed.id()
     }
 
-    fn fence(&self) -> Fence {
+    pub fn fence(&self) -> Fence {
         Fence { resource: billing(), term: self.tenure.term, tenure: self.id() }
     }
 
     /// Campaigns, expects to win, and checks the certificate.
-    fn win(&self, cluster: &mut Cluster, at: MemberId) -> TenureProof {
+    pub fn win(&self, cluster: &mut Cluster, at: MemberId) -> TenureProof {
         match cluster.ask(at, self.campaign()) {
             Reply::Campaigned(Campaigned { result: Ballots::Chosen { ballot, votes }, .. }) => {
                 let proof = TenureProof {
@@ -72,7 +72,7 @@ impl Candidate {
     }
 
     /// Says to one voter that it is alive.
-    fn renew(&mut self, cluster: &mut Cluster, at: MemberId) -> Renewed {
+    pub fn renew(&mut self, cluster: &mut Cluster, at: MemberId) -> Renewed {
         self.sequence += 1;
         let renewal = Renewal {
             cluster: cluster.nodes[&id(1)].config.cluster(),
@@ -88,7 +88,7 @@ impl Candidate {
     }
 
     /// A resignation.
-    fn resign(&self, cluster: &Cluster, proof: TenureProof) -> Campaign {
+    pub fn resign(&self, cluster: &Cluster, proof: TenureProof) -> Campaign {
         let term = Term { number: self.tenure.term.number + 1, ..self.tenure.term };
         let tenure = Tenure { format: TENURE_FORMAT, term, key: None, lease_ms: LEASE };
         let parent = (self.tenure.term.number, self.id());
@@ -97,7 +97,7 @@ impl Candidate {
     }
 
     /// A write of "jobs/k" under this tenure.
-    fn fenced(
+    pub fn fenced(
         &self,
         cluster: &Cluster,
         namespace: NamespaceId,
@@ -115,7 +115,7 @@ impl Candidate {
     }
 }
 
-fn billing() -> Key {
+pub fn billing() -> Key {
     Key::try_from("billing").unwrap()
 }
 
@@ -149,11 +149,11 @@ fn tenure_write(
     Arc::new(SignedWrite::new(write, author, signature))
 }
 
-fn jobs(cluster: &mut Cluster) -> NamespaceId {
+pub fn jobs(cluster: &mut Cluster) -> NamespaceId {
     cluster.namespace_of("jobs", Mode::Linearizable, None)
 }
 
-fn read(
+pub fn read(
     cluster: &mut Cluster,
     at: MemberId,
     namespace: NamespaceId,
@@ -170,7 +170,7 @@ fn read(
     }
 }
 
-fn refused(reply: Reply) -> Vec<WriteId> {
+pub fn refused(reply: Reply) -> Vec<WriteId> {
     match reply {
         Reply::Submitted(Submitted::Refused { current: Some(current) }) => {
             current.iter().map(|version| version.id()).collect()
@@ -330,7 +330,7 @@ fn a_lost_answer_is_found_out_whoever_is_asked() {
 }
 
 #[test]
-fn a_value_that_was_accepted_by_few_is_carried_or_lost_but_never_half() {
+fn attack_20_r8_what_few_accepted_is_carried_or_lost_and_not_shown_before() {
     let mut cluster = Cluster::new();
     let namespace = jobs(&mut cluster);
     let first = cluster.write(namespace, "k", "one", &[]);
