@@ -130,6 +130,10 @@ impl Sibling {
         Sibling { head, value }
     }
 
+    pub(super) fn into_head(self) -> Head {
+        self.head
+    }
+
     /// Who wrote it and when.
     pub fn head(&self) -> &Head {
         &self.head

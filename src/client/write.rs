@@ -11,7 +11,7 @@ use super::error::WriteError;
 use super::exchange::{Deadline, pauses};
 use super::fence::FenceKey;
 use super::prepare::{Draft, Prepared, operation_nonce};
-use super::reading::Head;
+use super::reading::{Head, Reading, Sibling};
 use super::space::Space;
 use super::version::{Basis, Version, Versions};
 use crate::core::object::{InvalidKey, Key};
@@ -34,7 +34,8 @@ pub enum Written {
     Refused {
         /// Why.
         reason: RefusedReason,
-        /// The live versions. `None` if this identity may not read.
+        /// The live versions. `None` if this identity may not read, or a register's fence said no, or so many
+        /// writes came in between that the refusal did not show them and they could not be read.
         current: Option<Vec<Head>>,
     },
 }
@@ -198,7 +199,12 @@ impl<'a> Pending<'a> {
                     None => (reason, current),
                 },
                 // The write is new and no attempt of it is in doubt: what nobody remembers was never done.
-                Err(WriteError::Forgotten) if self.operation.is_none() => (RefusedReason::Changed, None),
+                Err(WriteError::Forgotten) if self.operation.is_none() => {
+                    let reading = self.handle.read(&key, false, false, deadline).await.ok();
+                    let heads =
+                        |reading: Reading| reading.siblings.into_iter().map(Sibling::into_head).collect();
+                    (RefusedReason::Changed, reading.map(heads))
+                }
                 // Nothing was done, and the write is new: it may as well be signed for the next epoch.
                 Err(WriteError::Expired { .. }) if !expired && client.refresh().await.is_ok() => {
                     expired = true;

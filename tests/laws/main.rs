@@ -9,6 +9,8 @@ mod attacks;
 mod build;
 mod codec;
 mod history;
+mod linear;
+mod linearizable;
 mod merge;
 mod messages;
 mod registers;

@@ -14,8 +14,12 @@ mod clocks;
 mod commands;
 mod disks;
 mod failures;
+mod histories;
 mod limits;
+#[path = "../laws/linear.rs"]
+mod linear;
 mod ownership;
 mod registers;
 mod support;
 mod syncs;
+mod tenures;

@@ -145,6 +145,12 @@ pub(crate) fn since(begun: Instant) -> Duration {
     now() - begun
 }
 
+/// How long a test that goes on for a while does so; `TANIST_TEST_SECONDS` says otherwise.
+pub(crate) fn seconds(default: u64) -> Duration {
+    let asked = std::env::var("TANIST_TEST_SECONDS").ok();
+    Duration::from_secs(asked.map_or(default, |text| text.parse().expect("TANIST_TEST_SECONDS is a number")))
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
