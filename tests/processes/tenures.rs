@@ -117,11 +117,10 @@ impl Candidate {
 
     /// Does what an owner does that does not know that it lost.
     async fn act_late(&mut self) {
-        if let Some(fence) = self.old.last().cloned() {
-            match self.write(&fence).await {
-                Some(applied) => self.told.late[usize::from(!applied)] += 1,
-                None => {}
-            }
+        if let Some(fence) = self.old.last().cloned()
+            && let Some(applied) = self.write(&fence).await
+        {
+            self.told.late[usize::from(!applied)] += 1;
         }
     }
 }
