@@ -220,3 +220,23 @@ fn attack_06_an_open_write_is_decided_by_settling_it() {
     applied(cluster.ask(id(3), cluster.write(namespace, "k", "other", &[])));
     assert!(matches!(cluster.ask(id(1), write), Reply::Submitted(Submitted::Refused { .. })));
 }
+
+#[test]
+fn attack_10_a_voter_whose_disk_hangs_keeps_no_owner_alive() {
+    let mut cluster = Cluster::new();
+    let namespace = cluster.namespace("carts");
+    let mut owner = Candidate::new(&cluster, 1, None);
+    owner.win(&mut cluster, id(1));
+    assert!(matches!(owner.renew(&mut cluster, id(1)), Renewed::Heard { .. }));
+    // A batch of node 1 is written and its sync does not return.
+    let author = cluster.author.clone();
+    let write = cluster.write(namespace, "k", "one", &[]);
+    cluster.start(id(1), write, &author);
+    let batch = cluster.nodes.get_mut(&id(1)).unwrap().machine.close();
+    assert!(batch.is_some());
+    cluster.pass(900);
+    assert!(matches!(owner.renew(&mut cluster, id(1)), Renewed::Heard { .. }));
+    cluster.pass(200);
+    assert_eq!(owner.renew(&mut cluster, id(1)), Renewed::Stalled, "older than half the lease");
+    assert!(matches!(owner.renew(&mut cluster, id(2)), Renewed::Heard { .. }));
+}
