@@ -50,7 +50,11 @@ pub(super) fn open(site: Site<'_>, error: &OpenError) -> Failure {
                 .next(list())
         }
         OpenError::Mode { name, mode } => {
-            let what = format!("{name:?} is {}: its keys have no siblings", mode_name(*mode));
+            let lack = match mode {
+                Mode::Linearizable => "its keys have no siblings",
+                Mode::Siblings => "its keys are no registers",
+            };
+            let what = format!("{name:?} is {}: {lack}", mode_name(*mode));
             Failure::usage(what).next(site.global.line(&["namespace", "list"]))
         }
         OpenError::Unavailable(_) => unavailable(error, site.global.line(&["status"])),

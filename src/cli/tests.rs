@@ -15,7 +15,8 @@ use crate::client::{AdminError, ConnectError, ListError, Mode, OpenError, ReadEr
 use crate::core::cluster::ConfigError;
 use crate::core::object::Key;
 use crate::core::policy::PolicyError;
-use crate::core::write::WriteId;
+use crate::core::register::Bound;
+use crate::core::write::{Term, WriteId};
 use crate::wire::client::Failure as NodeFailure;
 
 const GLOBAL: Global = Global { ticket: None, identity: None, at: None, fenced_by: None, json: false };
@@ -25,6 +26,8 @@ fn key(bytes: &[u8]) -> Key {
 }
 
 fn every_failure(site: Site<'_>) -> Vec<(&'static str, Failure)> {
+    let bound =
+        || Bound { resource: Key::try_from("billing").unwrap(), term: Term { recovery: 0, number: 2 } };
     let why = || "2 of 3 replicas do not answer".to_owned();
     let public = crate::core::identity::SecretKey::from_seed(&[7; 32]).public();
     let read = |error: ReadError| failures::read(site, &error);
@@ -52,6 +55,10 @@ fn every_failure(site: Site<'_>) -> Vec<(&'static str, Failure)> {
         ("write too large", write(WriteError::TooLarge { len: 1_048_577 })),
         ("write expired", write(WriteError::Expired { epoch: 3, now: 5 })),
         ("write unavailable", write(WriteError::Unavailable(why()))),
+        ("write forgotten", write(WriteError::Forgotten)),
+        ("read fenced", read(ReadError::Fenced(bound()))),
+        ("read not fenced", read(ReadError::NotFenced)),
+        ("needs tenure", node(NodeFailure::NeedsTenure)),
         ("write receipt", write(WriteError::Receipt("no space left on device".to_owned()))),
         ("write unknown parents", node(NodeFailure::UnknownParents(vec![WriteId([7; 32])]))),
         ("write generation", node(NodeFailure::Generation)),

@@ -248,8 +248,12 @@ async fn an_administrator_creates_and_grants() {
         assert_eq!(client.siblings("mail").await.unwrap().id(), id);
         let again = admin.create_namespace("mail", Mode::Siblings, None).await;
         assert!(matches!(again, Err(AdminError::Refused(_))), "{again:?}");
-        let jobs = admin.create_namespace("more", Mode::Linearizable, None).await;
-        assert!(matches!(jobs, Err(AdminError::NotBuilt(_))));
+        let jobs = admin.create_namespace("more", Mode::Linearizable, None).await.unwrap();
+        assert_eq!(client.linearizable("more").await.unwrap().id(), jobs);
+        let quorum = admin.create_namespace("less", Mode::Linearizable, Some(1)).await;
+        assert!(matches!(quorum, Err(AdminError::Refused(_))), "a majority decides: {quorum:?}");
+        let owned = admin.create_owned_namespace("owned", b"billing".to_vec().try_into().unwrap()).await;
+        assert_eq!(client.linearizable("owned").await.unwrap().id(), owned.unwrap());
         let grant = Grant { author: None, namespace: Some(id), prefix: Vec::new(), rights: Rights::ALL };
         admin.add_grant(grant.clone()).await.unwrap();
         admin.remove_grant(grant).await.unwrap();
