@@ -59,13 +59,17 @@ fn a_new_cluster_has_a_folder_for_each_node_and_secrets_are_secret() {
 }
 
 #[test]
-fn what_is_not_built_yet_says_so() {
-    for line in [
-        &["namespace", "create", "jobs", "--mode", "linearizable"][..],
-        &["namespace", "create", "jobs", "--mode", "siblings", "--owned-by", "billing"],
+fn a_namespace_that_cannot_be_is_refused_before_anything_is_sent() {
+    for (line, why) in [
+        (
+            &["--mode", "linearizable", "--write-quorum", "1", "--allow-silent-conflicts"][..],
+            "a majority decides",
+        ),
+        (&["--mode", "siblings", "--owned-by", "billing"], "siblings are never fenced"),
+        (&["--mode", "linearizable", "--owned-by", ""], "1 to 1024 bytes"),
     ] {
-        let answer = tanist(line).expect(1);
-        assert!(answer.err.contains("not built yet") && answer.out.is_empty(), "{answer:?}");
+        let answer = tanist(&[&["namespace", "create", "jobs"], line].concat()).expect(2);
+        assert!(answer.err.contains(why) && answer.out.is_empty(), "{answer:?}");
     }
     // There is no default.
     tanist(&["namespace", "create", "jobs"]).expect(2);
