@@ -1,7 +1,8 @@
 //! Running COMMAND: bytes on its stdin, a value from its stdout, and its stderr is ours.
 
 use std::ffi::OsString;
-use std::process::Stdio;
+use std::io;
+use std::process::{ExitStatus, Stdio};
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -10,6 +11,48 @@ use tokio::process::Command;
 use super::error::Failure;
 use super::value::within_limit;
 use crate::core::limits;
+
+/// A command that was started, and ended.
+pub(super) struct Ended {
+    /// What it wrote to its stdout, or the beginning of that.
+    pub(super) output: Bytes,
+    /// It wrote more, or it could not be read to the end.
+    pub(super) cut: bool,
+    /// How it ended.
+    pub(super) status: ExitStatus,
+}
+
+/// Runs `words`, without a shell and with nothing on stdin, and keeps the first `keep` bytes of what it
+/// writes. The outer error: it was certainly not started. The inner one: it was, and how it ended is not
+/// known.
+pub(super) async fn attempt(
+    words: &[OsString],
+    environment: &[(&str, &str)],
+    keep: usize,
+) -> Result<io::Result<Ended>, Failure> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(Failure::usage("no COMMAND was given").next("put it behind `--`"));
+    };
+    let spawned = Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn();
+    let mut child = spawned.map_err(|error| {
+        Failure::failed("command", format!("cannot run {}: {error}", program.to_string_lossy()))
+            .next("correct COMMAND, then run the line again")
+    })?;
+    let (mut output, mut cut) = (Vec::new(), false);
+    if let Some(mut stdout) = child.stdout.take() {
+        let kept = (&mut stdout).take(keep as u64).read_to_end(&mut output).await;
+        // The rest is read, too: a command whose output nobody takes does not end.
+        cut = kept.is_err() || !matches!(tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await, Ok(0));
+    }
+    let ended = |status| Ended { output: output.into(), cut, status };
+    Ok(child.wait().await.map(ended))
+}
 
 /// Runs `words`, without a shell, and returns what it wrote if it ended well.
 pub(super) async fn run(

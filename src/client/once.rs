@@ -24,6 +24,7 @@ use super::version::Basis;
 use super::write::Written;
 use crate::core::codec;
 use crate::core::identity::PublicKey;
+use crate::core::limits;
 use crate::core::object::{InvalidKey, Key, ObjectId};
 use crate::core::write::Term;
 
@@ -81,9 +82,22 @@ pub enum OnceError {
     /// The register holds something that is no record of a run. Nothing was begun.
     #[error("the key holds something else than the ledger of an effect")]
     NotALedger,
+    /// The ownership was lost before anything was begun or decided. Nothing changed; safe to retry.
+    #[error("the ownership was lost before anything was begun")]
+    Lost,
     /// The run was given up for dead before it ended: what it did is in doubt.
     #[error("the run was given up for dead, so what it did is in doubt")]
     Over,
+    /// The effect was done already, with this result: there is nothing to decide. Nothing changed.
+    #[error("it was done already, with a result of {} bytes", .0.len())]
+    Decided(Bytes),
+    /// The result is longer than [`Run::RESULT_LEN`], so nothing was remembered. A run that ends so is in
+    /// doubt, until [`OnceKey::decide_done`] is told a shorter one.
+    #[error("a result of {len} bytes is not remembered: it has at most {most}", most = Run::RESULT_LEN)]
+    ResultLen {
+        /// How long it is.
+        len: usize,
+    },
     /// The ledger could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -145,7 +159,13 @@ impl OnceKey {
         let reading = self.space.get(self.key.as_bytes()).fenced_by(&tenure).await?;
         let known = match record(reading.value().ok().flatten())? {
             None | Some(Record { state: State::Failed, .. }) => {
-                return self.record(tenure, reading.basis(), State::Begun).await.map(Once::Mine);
+                let run = self.record(tenure, reading.basis(), ambient::random(), State::Begun).await?;
+                if run.tenure.is_owner() {
+                    return Ok(Once::Mine(run));
+                }
+                // Others hold the run for dead already, and nothing was done: say so while it can be said.
+                run.failed().await?;
+                return Err(OnceError::Lost);
             }
             Some(Record { state: State::Done(result), .. }) => Once::Done(result.into()),
             Some(Record { state: State::Begun, by, term, run, .. }) => {
@@ -157,13 +177,14 @@ impl OnceKey {
         Ok(known)
     }
 
-    /// Decides about an effect in doubt: it was done, with this result.
+    /// Decides about an effect in doubt: it was done, with this result. If it was done already with another
+    /// one, that stands: [`OnceError::Decided`].
     pub async fn decide_done(self, result: impl Into<Bytes>) -> Result<(), OnceError> {
-        let result: Bytes = result.into();
-        self.decide(State::Done(result.to_vec())).await
+        self.decide(done(result)?).await
     }
 
-    /// Decides about an effect in doubt: it was not done, so that it may be begun again.
+    /// Decides about an effect in doubt: it was not done, so that it may be begun again. If it was done,
+    /// that stands: [`OnceError::Decided`].
     pub async fn decide_again(self) -> Result<(), OnceError> {
         self.decide(State::Failed).await
     }
@@ -171,25 +192,33 @@ impl OnceKey {
     async fn decide(self, state: State) -> Result<(), OnceError> {
         let tenure = self.campaign().await?;
         let reading = self.space.get(self.key.as_bytes()).fenced_by(&tenure).await?;
-        match record(reading.value().ok().flatten())? {
-            // It is decided already.
-            Some(Record { state: State::Done(_), .. }) => {
-                let _ = tenure.resign().await;
-                Ok(())
+        let known = record(reading.value().ok().flatten())?;
+        let stands = known.as_ref().map_or(&State::Failed, |known| &known.state);
+        let (tenure, decided) = match (stands, &state) {
+            (stands, state) if stands == state => (tenure, Ok(())),
+            (State::Done(result), _) => {
+                let result = Bytes::from(result.clone());
+                (tenure, Err(OnceError::Decided(result)))
             }
             _ => {
-                let run = self.record(tenure, reading.basis(), state).await?;
-                let _ = run.tenure.resign().await;
-                Ok(())
+                // It is the run in doubt that is decided about: its id stays.
+                let run = known.map_or_else(ambient::random, |known| known.run);
+                (self.record(tenure, reading.basis(), run, state).await?.tenure, Ok(()))
             }
-        }
+        };
+        // Its lease would run out, too.
+        let _ = tenure.resign().await;
+        decided
     }
 
     async fn campaign(&self) -> Result<Tenure, OnceError> {
         match self.resource().campaign_for(self.lease, self.wait).await {
             Ok(tenure) => Ok(tenure),
             Err(CampaignError::Read(error)) => Err(error.into()),
-            Err(busy) => Err(OnceError::Busy(busy)),
+            Err(CampaignError::Unavailable(why) | CampaignError::Unknown(why)) => {
+                Err(ReadError::Unavailable(why).into())
+            }
+            Err(owned @ CampaignError::Owned { .. }) => Err(OnceError::Busy(owned)),
         }
     }
 
@@ -201,16 +230,29 @@ impl OnceKey {
         Resource { client: self.space.client().clone(), name }
     }
 
-    /// Writes what the run is about to do, under its tenure.
-    async fn record(self, tenure: Tenure, basis: Basis, state: State) -> Result<Run, OnceError> {
+    /// Writes down under `tenure` how it stands with `run`.
+    async fn record(
+        self,
+        tenure: Tenure,
+        basis: Basis,
+        run: [u8; 16],
+        state: State,
+    ) -> Result<Run, OnceError> {
         let by = self.space.client().identity().public();
-        let record = Record { format: RECORD_FORMAT, run: ambient::random(), by, term: tenure.term(), state };
-        let basis = put(&self, &tenure, basis, &record).await?;
-        Ok(Run { ledger: self, tenure, record, basis })
+        let record = Record { format: RECORD_FORMAT, run, by, term: tenure.term(), state };
+        match put(&self, &tenure, basis, &record).await {
+            Ok(basis) => Ok(Run { ledger: self, tenure, record, basis }),
+            // It was refused for good: somebody followed before there was anything to be in doubt about.
+            Err(OnceError::Over) => Err(OnceError::Lost),
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl Run {
+    /// The longest result that can be remembered, in bytes: what a value leaves beside the record.
+    pub const RESULT_LEN: usize = limits::VALUE_LEN - 128;
+
     /// The run's id, 32 hexadecimal digits: mark the effect with it, as the Message-ID of a mail, say, so
     /// that one who is in doubt can find out.
     pub fn id(&self) -> String {
@@ -222,15 +264,22 @@ impl Run {
         &self.tenure
     }
 
-    /// The effect happened, with this result.
+    /// The effect happened, with this result of at most [`RESULT_LEN`](Self::RESULT_LEN) bytes.
     pub async fn done(self, result: impl Into<Bytes>) -> Result<(), OnceError> {
-        let result: Bytes = result.into();
-        self.end(State::Done(result.to_vec())).await
+        self.end(done(result)?).await
     }
 
     /// The effect certainly did not happen: it may be begun again.
     pub async fn failed(self) -> Result<(), OnceError> {
         self.end(State::Failed).await
+    }
+
+    /// Nobody knows whether the effect happened: it stays in doubt, and whoever asks next learns that at once.
+    pub async fn leave(self) {
+        if self.tenure.is_owner() {
+            // Its lease would run out, too.
+            let _ = self.tenure.resign().await;
+        }
     }
 
     async fn end(self, state: State) -> Result<(), OnceError> {
@@ -266,8 +315,39 @@ async fn put(ledger: &OnceKey, tenure: &Tenure, basis: Basis, record: &Record) -
     }
 }
 
+/// "It happened, with this result", if that can be remembered.
+fn done(result: impl Into<Bytes>) -> Result<State, OnceError> {
+    let result: Bytes = result.into();
+    if result.len() <= Run::RESULT_LEN {
+        Ok(State::Done(result.to_vec()))
+    } else {
+        Err(OnceError::ResultLen { len: result.len() })
+    }
+}
+
 fn record(value: Option<&Bytes>) -> Result<Option<Record>, OnceError> {
     let Some(value) = value else { return Ok(None) };
     let record: Record = codec::decode(value).map_err(|_| OnceError::NotALedger)?;
     if record.format == RECORD_FORMAT { Ok(Some(record)) } else { Err(OnceError::NotALedger) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::identity::SecretKey;
+
+    #[test]
+    fn the_longest_result_fits_into_a_value() {
+        let record = |len| Record {
+            format: RECORD_FORMAT,
+            run: [1; 16],
+            by: SecretKey::from_seed(&[1; 32]).public(),
+            term: Term { recovery: 0, number: u64::MAX },
+            state: State::Done(vec![7; len]),
+        };
+        assert!(codec::encode(&record(Run::RESULT_LEN)).len() <= limits::VALUE_LEN);
+        assert!(matches!(done(vec![0; Run::RESULT_LEN]), Ok(State::Done(_))));
+        let too_long = done(vec![0; Run::RESULT_LEN + 1]);
+        assert!(matches!(too_long, Err(OnceError::ResultLen { len }) if len == Run::RESULT_LEN + 1));
+    }
 }
