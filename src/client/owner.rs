@@ -7,6 +7,7 @@
 //! - The deadline is 0.9 lease after the tenure was first submitted to anybody (O3), and from then on
 //!   after the *sending* of the last renewal that counted.
 //! - A renewal goes to every voter and counts when a majority heard it at one and the same ballot (O1).
+//! - One that does not count is soon followed by another, however long the lease is.
 //! - If voters refuse it, or hold the tenure at different ballots, a full round of the own tenure is
 //!   asked for, and it is renewed again.
 //! - Whoever learns late that it won renews before it acts. Past the deadline of a tenure that acted
@@ -105,6 +106,9 @@ struct Sent {
 }
 
 impl Owner {
+    /// How long a renewal has to count before the next one is sent, if that is sooner than it is due.
+    const RESEND_MS: u64 = 1_000;
+
     /// A tenure that is submitted to somebody for the first time at `now_ms`.
     pub fn new(office: Office, now_ms: u64) -> Self {
         Owner {
@@ -171,6 +175,7 @@ impl Owner {
         if counts && !sent.counted {
             sent.counted = true;
             self.deadline = self.deadline.max(at + trusted(self.office.lease_ms));
+            self.next_renewal = self.next_renewal.max(at + self.period());
             // What was sent before it says nothing new.
             self.sent.retain(|older, _| *older >= sequence);
             if matches!(self.standing, Standing::Late { .. }) && now_ms < self.deadline {
@@ -229,6 +234,7 @@ impl Owner {
         self.office.voters.len() / 2 + 1
     }
 
+    /// How long after a renewal that counted the next one is due.
     fn period(&self) -> u64 {
         u64::from(self.office.lease_ms) / 6
     }
@@ -251,7 +257,7 @@ impl Owner {
         /// Renewals under way at most.
         const UNDER_WAY: usize = 8;
         self.sequence += 1;
-        self.next_renewal = now_ms + self.period();
+        self.next_renewal = now_ms + self.period().min(Self::RESEND_MS);
         let renewal = Renewal {
             cluster: self.office.cluster,
             resource: self.office.resource.clone(),
@@ -303,13 +309,17 @@ mod tests {
     }
 
     fn owner(now_ms: u64) -> Owner {
+        with_lease(LEASE, now_ms)
+    }
+
+    fn with_lease(lease_ms: u32, now_ms: u64) -> Owner {
         let office = Office {
             cluster: ClusterId([1; 32]),
             voters: vec![voter(1), voter(2), voter(3)],
             resource: Key::try_from("billing").unwrap(),
             tenure: WriteId([2; 32]),
             key: SecretKey::from_seed(&[3; 32]),
-            lease_ms: LEASE,
+            lease_ms,
         };
         Owner::new(office, now_ms)
     }
@@ -378,6 +388,24 @@ mod tests {
         owner.on_renewed(voter(2), 1, heard(1), 902);
         assert!(!owner.may_act(903));
         assert_eq!(owner.on_tick(2_000), []);
+    }
+
+    #[test]
+    fn a_renewal_that_does_not_count_is_soon_followed_by_another() {
+        let mut owner = with_lease(300_000, 0);
+        owner.on_chosen(10);
+        assert_eq!(renewals(&owner.on_tick(50_000)), 0);
+        assert_eq!(renewals(&owner.on_tick(50_010)), 3, "a sixth of the lease");
+        assert_eq!(owner.on_tick(50_500), [Act::WakeAt(51_010)]);
+        assert_eq!(renewals(&owner.on_tick(51_010)), 3);
+        owner.on_renewed(voter(1), 2, heard(1), 51_020);
+        let acts = owner.on_renewed(voter(2), 2, heard(1), 51_030);
+        assert_eq!(acts, [Act::WakeAt(101_010)], "counted: the next is due a period later");
+        assert_eq!(owner.deadline_ms(), 51_010 + 270_000);
+        // Whoever won late does not wait for a period to try again, either.
+        let mut late = with_lease(300_000, 0);
+        assert_eq!(renewals(&late.on_chosen(280_000)), 3);
+        assert_eq!(renewals(&late.on_tick(281_000)), 3);
     }
 
     #[test]
