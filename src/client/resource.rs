@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::ambient;
 use super::attempt::Verdict;
@@ -25,6 +25,7 @@ use crate::core::signature::sign_one;
 use crate::core::tenure::{self as core_tenure, Claim, TenureProof, sign_fence};
 use crate::core::version::{SignedWrite, Version};
 use crate::core::write::{Term, WriteId};
+use crate::wire::client::Failure;
 use crate::wire::ownership::{Ballots, Campaign, Campaigned, Observe, Observed};
 use crate::wire::registry::{Reply, Request};
 
@@ -91,6 +92,9 @@ enum Race {
     Running(u64),
     /// Another tenure took the place.
     Lost,
+    /// It cannot be taken as it is: it names a tenure that the nodes have not heard of, or a write epoch that
+    /// has passed. Nobody said that another one took its place.
+    Stale(String),
     /// Nothing was found out.
     Open(String),
 }
@@ -113,6 +117,8 @@ impl Client {
 impl Resource {
     /// A current owner is asked for again after so long at the latest: it may have resigned.
     const LOOK: Duration = Duration::from_millis(500);
+    /// Even who does not want to wait tries so often if what was looked at was old.
+    const STALE: u32 = 3;
 
     /// What it is called.
     pub fn name(&self) -> &Key {
@@ -170,9 +176,9 @@ impl Resource {
             match asked {
                 Race::Won(_) => return Ok(true),
                 Race::Lost => return Ok(false),
-                Race::Running(_) | Race::Open(_) if deadline.pause(&mut pauses).await => {}
+                Race::Running(_) | Race::Stale(_) | Race::Open(_) if deadline.pause(&mut pauses).await => {}
                 Race::Running(_) => return Err(CampaignError::Unknown("no majority answered".into())),
-                Race::Open(why) => return Err(CampaignError::Unknown(why)),
+                Race::Stale(why) | Race::Open(why) => return Err(CampaignError::Unknown(why)),
             }
         }
     }
@@ -187,6 +193,7 @@ impl Resource {
         let until =
             wait.map(|wait| began.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
         let mut candidacy: Option<Candidacy> = None;
+        let mut stale = 0;
         let mut pauses = pauses();
         loop {
             let deadline = Deadline::after(self.client.timeout());
@@ -209,15 +216,38 @@ impl Resource {
                     let Some(fence) = FenceKey::new(proof, key) else {
                         return Err(CampaignError::Read(ReadError::Forged("another key won".into())));
                     };
-                    if let Some(tenure) = Tenure::take_office(self.clone(), fence, owner).await {
-                        return Ok(tenure);
+                    // Whoever won late has to be heard first. That takes no longer than the wait, and as long
+                    // as any other request.
+                    let office = Tenure::take_office(self.clone(), fence, owner);
+                    let begun = match until {
+                        None => Ok(office.await),
+                        Some(until) => {
+                            let left = Duration::from_millis(until.saturating_sub(ambient::boot_ms()));
+                            timeout(left.max(self.client.timeout()), office).await
+                        }
+                    };
+                    match begun {
+                        Ok(Some(tenure)) => return Ok(tenure),
+                        // It won so late that another followed already.
+                        Ok(None) => continue,
+                        Err(_) => {
+                            let why = "it won too late, and no renewal counted in time".to_owned();
+                            return Err(CampaignError::Unavailable(why));
+                        }
                     }
-                    // It won so late that another followed already.
-                    continue;
                 }
                 Race::Lost => {
                     candidacy = None;
                     continue;
+                }
+                Race::Stale(why) => {
+                    // A fresh one names what is there by now.
+                    candidacy = None;
+                    stale += 1;
+                    if stale >= Self::STALE && until.is_some_and(|until| ambient::boot_ms() >= until) {
+                        return Err(CampaignError::Unavailable(why));
+                    }
+                    (pauses.next().unwrap_or(Self::LOOK), false)
                 }
                 Race::Running(left_ms) => {
                     let left = Duration::from_millis(left_ms.saturating_add(1));
@@ -334,11 +364,9 @@ impl Resource {
                 Ballots::Refused => Race::Lost,
                 Ballots::Incomplete => Race::Open("no majority said so in time".into()),
             },
-            // It names a tenure that this node has not heard of, or an epoch that has passed: look again.
             Verdict::Answer(Reply::Failure(
-                crate::wire::client::Failure::UnknownParents(_)
-                | crate::wire::client::Failure::Expired { .. },
-            )) => Race::Lost,
+                failure @ (Failure::UnknownParents(_) | Failure::Expired { .. }),
+            )) => Race::Stale(failure.to_string()),
             Verdict::Unknown(why) | Verdict::Unavailable(why) => Race::Open(why),
             other => match ReadError::from_verdict(other) {
                 ReadError::Unavailable(why) => Race::Open(why),
@@ -355,7 +383,7 @@ impl Resource {
         match self.submit(&signed, &proof.tenure, None, true, deadline).await {
             Ok(Race::Won(_)) => Afresh::Chosen,
             Ok(Race::Lost) => Afresh::Refused,
-            Ok(Race::Running(_) | Race::Open(_)) | Err(_) => Afresh::Failed,
+            Ok(Race::Running(_) | Race::Stale(_) | Race::Open(_)) | Err(_) => Afresh::Failed,
         }
     }
 
