@@ -93,7 +93,16 @@ mod write;
 mod fake;
 #[cfg(feature = "client")]
 #[cfg(test)]
+mod fixtures;
+#[cfg(feature = "client")]
+#[cfg(test)]
+mod once_tests;
+#[cfg(feature = "client")]
+#[cfg(test)]
 mod register_tests;
+#[cfg(feature = "client")]
+#[cfg(test)]
+mod resource_tests;
 #[cfg(feature = "client")]
 #[cfg(test)]
 mod tests;
