@@ -1,8 +1,6 @@
 //! `tanist elect`: waits until this process owns a resource, and runs a command while it does.
 
 use std::ffi::OsString;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -11,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use tokio::process::{Child, Command};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::args::Global;
 use super::error::Failure;
@@ -28,7 +26,8 @@ use crate::node::process;
 /// TANIST_FENCE; its exit code is passed on. If the ownership cannot be renewed, COMMAND gets TERM when only
 /// the grace is left, and KILL before the lease ends. Exit 124: the ownership was lost; 125: tanist failed, or
 /// somebody else owned it for the whole wait; 126, 127: COMMAND could not be run. Asked to stop (TERM, INT), it
-/// stops COMMAND, resigns, and ends. Without COMMAND it stays owner until it is asked to stop.
+/// stops COMMAND, resigns, and ends. Without COMMAND it prints the term, says where the fence is, and stays
+/// owner until it is asked to stop.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -106,9 +105,9 @@ async fn elect(args: &Args, global: &Global, lease: Lease, grace: Duration) -> R
         let resource = name.open(global).await?;
         let tenure = win(&resource, lease, args.wait).await;
         let tenure = tenure.map_err(|error| resource::campaign(global, name, &error))?;
-        Ok::<_, Failure>((resource, tenure))
+        Ok::<_, Failure>(tenure)
     };
-    let (_resource, tenure) = tokio::select! {
+    let tenure = tokio::select! {
         biased;
         () = &mut stop => {
             out.note(format!("asked to stop before {name} was owned"));
@@ -116,43 +115,65 @@ async fn elect(args: &Args, global: &Global, lease: Lease, grace: Duration) -> R
         }
         won = campaign => won?,
     };
-    let folder = scratch("tanist-elect").map_err(|error| Failure::failed("file", error))?;
-    let fence = folder.path().join("fence");
-    write_secret(&fence, &tenure.fence().to_text())?;
-    if let Some(path) = &args.fence {
-        write_secret(path, &tenure.fence().to_text())?;
+    let ended = own(args, global, &tenure, grace, stop).await;
+    // Whatever kept it from going on: nobody has to wait for the lease of an owner that ends. If it was lost
+    // there is nothing to give back.
+    if (ended.is_ok() || tenure.is_owner())
+        && let Err(error) = tenure.resign().await
+    {
+        out.note(format!("{name} could not be resigned, its lease runs out: {error}"));
     }
+    ended
+}
+
+/// Is the owner until COMMAND ends, or it is asked to stop, or the ownership is lost.
+async fn own(
+    args: &Args,
+    global: &Global,
+    tenure: &Tenure,
+    grace: Duration,
+    stop: impl Future<Output = ()> + Unpin,
+) -> Result<Ended, Failure> {
+    let (out, name, term) = (global.output(), &args.resource, tenure.term());
+    let folder = scratch("tanist-elect").map_err(|error| Failure::failed("file", error))?;
+    let fence = Secret::write(tenure, folder.path().join("fence"))?;
+    let asked = args.fence.clone().map(|path| Secret::write(tenure, path)).transpose()?;
     if let Some(path) = &args.certificate {
         replace_file(path, tenure.certificate().to_text().as_bytes()).map_err(|e| unwritten(path, &e))?;
     }
-    let term = tenure.term();
     out.note(format!("{name} is owned, term {term}"));
-    let ended = if args.command.is_empty() {
-        out.result(|| json!({ "resource": name.as_str(), "term": term.to_string() }), || format!("{term}"))?;
-        tokio::select! {
+    if args.command.is_empty() {
+        let fence = asked.as_ref().unwrap_or(&fence).path.display().to_string();
+        out.note(format!("until it ends: --fenced-by {fence}"));
+        let certificate = args.certificate.as_ref().map(|path| path.display().to_string());
+        out.result(
+            || {
+                json!({
+                    "resource": name.as_str(),
+                    "term": term.to_string(),
+                    "fence": fence,
+                    "certificate": certificate,
+                })
+            },
+            || format!("{term}"),
+        )?;
+        return tokio::select! {
             biased;
-            () = &mut stop => Ended::Held,
+            () = stop => Ok(Ended::Held),
             () = tenure.lost() => {
-                forget(args);
-                return Err(Failure::new(Exit::Fenced, "lost", format!("{name}: term {term} was lost"))
+                Err(Failure::new(Exit::Fenced, "lost", format!("{name}: term {term} was lost"))
                     .state("somebody else may own it by now")
-                    .next(global.line(&["owner", name.as_str()])));
+                    .next(global.line(&["owner", name.as_str()])))
             }
-        }
-    } else {
-        let environment = [
-            ("TANIST_RESOURCE", OsString::from(name.as_str())),
-            ("TANIST_TERM", OsString::from(term.to_string())),
-            (FENCE, fence.into_os_string()),
-        ];
-        let mut child = start(&args.command, global, &environment)?;
-        watch(&mut child, &tenure, grace, stop).await?
-    };
-    forget(args);
-    if let Err(error) = tenure.resign().await {
-        out.note(format!("{name} could not be resigned, its lease runs out: {error}"));
+        };
     }
-    Ok(ended)
+    let environment = [
+        ("TANIST_RESOURCE", OsString::from(name.as_str())),
+        ("TANIST_TERM", OsString::from(term.to_string())),
+        (FENCE, fence.path.clone().into_os_string()),
+    ];
+    let mut child = start(&args.command, global, &environment)?;
+    watch(&mut child, tenure, grace, stop).await
 }
 
 async fn win(resource: &Resource, lease: Lease, wait: Option<Duration>) -> Result<Tenure, CampaignError> {
@@ -192,7 +213,6 @@ async fn watch(
     grace: Duration,
     mut stop: impl Future<Output = ()> + Unpin,
 ) -> Result<Ended, Failure> {
-    let waiting = |error| Failure::failed("command", format!("cannot wait for COMMAND: {error}"));
     let group = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
     let send = |signal: Signal| {
         if let Some(group) = group {
@@ -200,9 +220,15 @@ async fn watch(
             let _ = kill_process_group(group, signal);
         }
     };
+    let waiting = |error| {
+        // Nobody would know when it ends.
+        send(Signal::KILL);
+        Failure::failed("command", format!("cannot wait for COMMAND: {error}"))
+    };
+    let look = LOOK.min(grace / 4).max(Duration::from_millis(1));
     let short = async {
         while tenure.left().is_some_and(|left| left > grace) {
-            sleep(LOOK.min(grace / 4).max(Duration::from_millis(1))).await;
+            sleep(look).await;
         }
     };
     let lost = tokio::select! {
@@ -215,7 +241,11 @@ async fn watch(
     let over = async {
         // From now on no renewal saves it: whoever was told to stop must not go on.
         let left = tenure.left().unwrap_or_default();
-        sleep(left.min(grace)).await;
+        let until = Instant::now() + left.min(grace);
+        // The runtime's clock stands still while the machine is suspended. The tenure's does not.
+        while Instant::now() < until && tenure.left().is_some() {
+            sleep(look).await;
+        }
     };
     let status = tokio::select! {
         biased;
@@ -235,19 +265,26 @@ fn code(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|signal| SIGNALLED + signal)).unwrap_or(FAILED)
 }
 
-/// Removes the secret that was written for others.
-fn forget(args: &Args) {
-    if let Some(path) = &args.fence {
-        // Whoever removed it already did right.
-        let _ = std::fs::remove_file(path);
+/// The file with the fence. It is removed in the end, unless a later owner has put its own there.
+struct Secret {
+    path: PathBuf,
+    text: String,
+}
+
+impl Secret {
+    fn write(tenure: &Tenure, path: PathBuf) -> Result<Self, Failure> {
+        tenure.fence().save(&path).map_err(|error| unwritten(&path, &error))?;
+        Ok(Secret { path, text: tenure.fence().to_text() })
     }
 }
 
-fn write_secret(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| unwritten(path, &error))
+impl Drop for Secret {
+    fn drop(&mut self) {
+        if std::fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
+            // Whoever removed it meanwhile did right.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> Failure {

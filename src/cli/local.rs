@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -430,7 +431,9 @@ pub struct Scratch {
 pub fn scratch(name: &str) -> Result<Scratch, LocalError> {
     let drawn: [u8; 8] = crate::node::entropy::bytes().map_err(FoundError::from)?;
     let path = std::env::temp_dir().join(format!("{name}-{}", data_encoding::HEXLOWER.encode(&drawn)));
-    fs::create_dir(&path).map_err(io_error(format!("create {}", path.display())))?;
+    // Secrets are kept there.
+    let created = fs::DirBuilder::new().mode(0o700).create(&path);
+    created.map_err(io_error(format!("create {}", path.display())))?;
     Ok(Scratch { path, kept: false })
 }
 
