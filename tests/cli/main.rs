@@ -4,5 +4,6 @@
 mod alone;
 mod cases;
 mod nodes;
+mod owning;
 mod registers;
 mod shows;

@@ -1,5 +1,7 @@
 //! Owners that are killed, stopped, and told to stop.
 
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -214,5 +216,79 @@ fn what_is_done_once_is_remembered_or_in_doubt() {
         assert_eq!(once("other", &["echo", "done"]).status.code(), Some(5), "it stays in doubt");
         assert!(cluster.tanist(&["once", "jobs", "other", "--done", "found out"]).status.success());
         assert_eq!(text(&once("other", &["echo", "done"]).stdout), "found out");
+    });
+}
+
+#[test]
+fn what_may_have_been_done_is_not_run_again() {
+    run(async {
+        let cluster = Cluster::start().await;
+        cluster.registers().await;
+        let once = |key: &str, command: &[&str]| {
+            let mut line = cluster.command(&["once", "jobs", key, "--lease", "1s"]);
+            line.arg("--").args(command).output().unwrap()
+        };
+        let again = ["sh", "-c", "echo again"];
+        // Killed in the middle, whether it says so itself or its shell does.
+        for (key, command) in [("killed", "kill -9 $$"), ("shell", "sh -c 'kill -9 $$'; exit $?")] {
+            let killed = once(key, &["sh", "-c", command]);
+            assert_eq!(killed.status.code(), Some(5), "{}", text(&killed.stderr));
+            assert_eq!(once(key, &again).status.code(), Some(5), "it stays in doubt");
+        }
+        assert!(cluster.tanist(&["once", "jobs", "killed", "--again"]).status.success());
+        assert_eq!(text(&once("killed", &again).stdout), "again\n");
+        // What is done is not decided away.
+        let decided = cluster.tanist(&["once", "jobs", "killed", "--again"]);
+        assert_eq!(decided.status.code(), Some(3), "{}", text(&decided.stderr));
+        assert_eq!(text(&once("killed", &["false"]).stdout), "again\n");
+
+        // An output that is too long to remember does not undo what was done.
+        let long = once("long", &["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"]);
+        assert!(long.status.success(), "{}", text(&long.stderr));
+        assert!(text(&long.stderr).contains("are remembered"), "{}", text(&long.stderr));
+        let before = once("long", &again);
+        assert!(before.status.success() && before.stdout == long.stdout);
+        assert!((1_000_000..1 << 20).contains(&before.stdout.len()), "{}", before.stdout.len());
+    });
+}
+
+#[test]
+fn an_owner_that_fails_leaves_neither_its_secret_nor_its_lease() {
+    run(async {
+        let cluster = Cluster::start().await;
+        let fence = cluster.folder.path().join("fence");
+        let readable = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o077;
+        std::fs::write(&fence, "old").unwrap();
+        std::fs::set_permissions(&fence, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let elect = |options: &[&str], command: &[&str]| {
+            let mut line = cluster.command(&["elect", "billing", "--lease", "5m"]);
+            line.arg("--fence").arg(&fence).args(options);
+            line.arg("--").args(command).env("FENCE", &fence).output().unwrap()
+        };
+        let modes = elect(&[], &["sh", "-c", "stat -c %a $FENCE $TANIST_FENCE; dirname $TANIST_FENCE"]);
+        let said = text(&modes.stdout);
+        let [asked, own, folder] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+        assert_eq!((asked, own), ("600", "600"), "whoever could read it before");
+        assert!(!fence.exists() && !Path::new(folder).exists(), "both are removed");
+
+        // Each is an owner at once: the one before did not leave five minutes of lease behind.
+        let failed = elect(&["--certificate", "/nowhere/at/all"], &["true"]);
+        assert_eq!(failed.status.code(), Some(125), "{}", text(&failed.stderr));
+        assert!(!fence.exists(), "the secret is gone");
+        assert_eq!(elect(&["--wait", "0s"], &["true"]).status.code(), Some(0));
+
+        // Without COMMAND it says where the fence is.
+        let mut line = cluster.command(&["elect", "billing", "--json"]);
+        let mut owner = line.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(owner.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let path = PathBuf::from(said["fence"].as_str().unwrap());
+        assert_eq!((readable(&path), readable(path.parent().unwrap())), (0, 0));
+        let resigned = cluster.command(&["resign", "billing", "--fenced-by"]).arg(&path).output().unwrap();
+        assert!(resigned.status.success(), "{}", text(&resigned.stderr));
+        kill_process(Pid::from_child(&owner), Signal::TERM).unwrap();
+        owner.wait().unwrap();
+        assert!(!path.exists());
     });
 }
