@@ -40,9 +40,7 @@ pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
             Written::Applied { version, siblings } => {
                 Outcome::Applied { version, siblings, superseded_by: None }
             }
-            Written::Refused { reason, current } => {
-                return Err(failures::refused(site, reason, current.as_deref(), &[]));
-            }
+            Written::Refused { reason, current } => Outcome::Refused { reason, current },
         }
     } else {
         client.outcome(&receipt).await.map_err(|error| failures::read(site, &error))?
@@ -83,6 +81,12 @@ fn report(args: &Args, site: Site<'_>, receipt: &Receipt, outcome: &Outcome) -> 
                 .detail("outcome", "incomplete")
                 .detail("copies", *copies)
                 .detail("needed", *needed))
+        }
+        Outcome::Open => {
+            let what = format!("write {} was not applied so far, and still may be", receipt.version());
+            Err(doubt(what)
+                .state("the write may yet be applied: --settle ends that")
+                .detail("outcome", "open"))
         }
         Outcome::Unknown => {
             let what =

@@ -57,7 +57,7 @@ impl Global {
         let Some(path) = self.fenced_by.clone().or(variable) else { return Ok(None) };
         FenceKey::load(&path).map(Some).map_err(|error| {
             Failure::failed("file", format!("{}: {error}", path.display()))
-                .next("give the file of `tanist elect RESOURCE --fence FILE`")
+                .next("tanist elect RESOURCE --fence FILE")
         })
     }
 

@@ -1,8 +1,8 @@
-//! The rules of attempts, each named after the attack it answers.
-
 //! The rules of the attempts, one by one.
 
 use super::*;
+use crate::core::register::Bound;
+use crate::core::write::Term;
 use crate::wire::client::{Value, Versions};
 use crate::wire::values::Values;
 
@@ -191,4 +191,99 @@ fn a_value_is_asked_of_the_next_replica_if_one_does_not_hold_it() {
     read.start(0);
     let none = reply(Value { value: Values::none() });
     assert_eq!(sends(&read.on_reply(node(1), none, 10)), [send(2)]);
+}
+
+fn register() -> Attempts {
+    Attempts::register([node(1), node(2), node(3)], Pace::default())
+}
+
+fn fenced() -> Heard {
+    let resource = "billing".try_into().unwrap();
+    reply(Submitted::Fenced(Bound { resource, term: Term { recovery: 0, number: 2 } }))
+}
+
+#[test]
+fn p5_a_register_s_refusal_is_final_whatever_other_attempts_did() {
+    for no in [refused(), fenced()] {
+        // After one that was lost, one that was incomplete, and beside one that is under way.
+        let mut attempts = register();
+        attempts.start(0);
+        attempts.on_reply(node(1), lost(), 10);
+        attempts.on_reply(node(2), reply(Submitted::Incomplete { copies: 0, needed: 2 }), 20);
+        let Heard::Reply(said) = no.clone() else { panic!() };
+        assert_eq!(verdict(&attempts.on_reply(node(3), no.clone(), 30)), Some(&Verdict::Answer(*said)));
+        let mut attempts = register();
+        attempts.start(0);
+        attempts.on_tick(150);
+        assert!(matches!(verdict(&attempts.on_reply(node(2), no, 160)), Some(Verdict::Answer(_))));
+    }
+}
+
+#[test]
+fn a_register_that_forgot_may_be_remembered_by_an_attempt_under_way() {
+    let forgotten = || reply(Submitted::Forgotten);
+    let mut attempts = register();
+    attempts.start(0);
+    let alone = attempts.clone().on_reply(node(1), forgotten(), 10);
+    assert!(matches!(verdict(&alone), Some(Verdict::Answer(Reply::Submitted(Submitted::Forgotten)))));
+    attempts.on_tick(150);
+    assert_eq!(verdict(&attempts.on_reply(node(2), forgotten(), 160)), None);
+    let done = attempts.clone().on_reply(node(1), applied(), 170);
+    assert!(matches!(verdict(&done), Some(Verdict::Answer(Reply::Submitted(Submitted::Applied { .. })))));
+    let done = attempts.on_reply(node(1), lost(), 170);
+    assert!(matches!(verdict(&done), Some(Verdict::Unknown(_))), "it is why nobody remembers, perhaps");
+}
+
+#[test]
+fn a_register_that_is_behind_decides_nothing() {
+    let ahead = || reply(Failure::UnknownParents(Vec::new()));
+    let mut attempts = register();
+    attempts.start(0);
+    assert_eq!(sends(&attempts.on_reply(node(1), ahead(), 10)), [send(2)], "another may know more");
+    attempts.on_reply(node(2), lost(), 20);
+    let done = attempts.clone().on_reply(node(3), ahead(), 30);
+    assert!(
+        matches!(verdict(&done), Some(Verdict::Unknown(_))),
+        "the lost one may have been taken: {done:?}"
+    );
+    attempts.on_tick(70);
+    attempts.on_reply(node(3), ahead(), 80);
+    let done = attempts.on_reply(node(2), applied(), 90);
+    assert!(matches!(verdict(&done), Some(Verdict::Answer(Reply::Submitted(Submitted::Applied { .. })))));
+}
+
+#[test]
+fn a_proof_that_is_missing_is_not_asked_of_others() {
+    let mut attempts = register();
+    attempts.start(0);
+    let done = attempts.on_reply(node(1), reply(Failure::NeedsTenure), 10);
+    assert!(matches!(verdict(&done), Some(Verdict::Answer(Reply::Failure(Failure::NeedsTenure)))));
+}
+
+#[test]
+fn a_verdict_that_is_not_known_is_asked_of_the_next() {
+    let mut read = Attempts::read([node(1), node(2)], Pace::default());
+    read.start(0);
+    assert_eq!(sends(&read.on_reply(node(1), reply(RegisterVerdict::Unknown), 10)), [send(2)]);
+    let done = read.clone().on_reply(node(2), reply(RegisterVerdict::Open), 20);
+    assert!(matches!(verdict(&done), Some(Verdict::Answer(Reply::Verdict(RegisterVerdict::Open)))));
+    assert!(matches!(verdict(&read.on_tick(5000)), Some(Verdict::Unavailable(_))));
+}
+
+#[test]
+fn a_campaign_is_decided_by_the_voters_not_by_an_attempt() {
+    let campaigned = |result| reply(Campaigned { result, version: None, value: Values::none() });
+    for decided in [Ballots::Refused, Ballots::Running { left_ms: 7 }] {
+        let mut attempts = register();
+        attempts.start(0);
+        attempts.on_reply(node(1), campaigned(Ballots::Incomplete), 10);
+        let done = attempts.on_reply(node(2), campaigned(decided.clone()), 20);
+        let Some(Verdict::Answer(Reply::Campaigned(answer))) = verdict(&done) else { panic!("{done:?}") };
+        assert_eq!(answer.result, decided);
+    }
+    let mut attempts = register();
+    attempts.start(0);
+    attempts.on_reply(node(1), campaigned(Ballots::Incomplete), 10);
+    assert_eq!(sends(&attempts.on_tick(60)), [send(1)], "the same again");
+    assert!(matches!(verdict(&attempts.on_tick(5000)), Some(Verdict::Unknown(_))));
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::attempt::Heard;
-use crate::core::chain::Rights;
+use crate::core::chain::{Mode, Rights};
 use crate::core::cluster::Configuration;
 use crate::core::object::{NamespaceId, ObjectId};
 use crate::core::stamp::SignedStamp;
@@ -52,11 +52,16 @@ pub(super) fn unexpected() -> Rejected {
 }
 
 impl Checker<'_> {
-    /// The answer to a `Read`: every version is genuine and of this object, and inline values fit.
+    /// The answer to a `Read`: every version is genuine and of this object, and inline values fit. A register
+    /// has one live version, or none.
     pub(super) fn versions(&self, object: ObjectId, answer: &Versions, history: bool) -> Checked {
         let inline = answer.versions.iter().filter(|listed| listed.inline).count();
         if inline != answer.values.as_slice().len() {
             return Err(forged("the values are not those that are listed"));
+        }
+        let mut live = answer.versions.iter().filter(|listed| listed.live);
+        if live.nth(1).is_some_and(|second| self.is_register(second.version.write().namespace)) {
+            return Err(forged("a register with several versions"));
         }
         let mut values = answer.values.as_slice().iter();
         for listed in &answer.versions {
@@ -77,7 +82,7 @@ impl Checker<'_> {
         answer.evidence.iter().try_for_each(|stamp| self.stamp(object, None, stamp))
     }
 
-    /// The answer to a `Submit` or `AskOutcome` of `write`.
+    /// The answer to a `Submit`, `AskOutcome` or `AskVerdict` of `write`.
     pub(super) fn verdict(&self, object: ObjectId, write: WriteId, reply: &Reply) -> Checked {
         match reply {
             // None, if the write has been superseded since and is not held any more.
@@ -121,6 +126,9 @@ impl Checker<'_> {
         if version.stamps.is_empty() {
             return Err(forged("a version without a stamp"));
         }
+        if self.is_register(write.namespace) && !is_agreed(version) {
+            return Err(forged("a register's version has one stamp, without a past"));
+        }
         for stamp in version.stamps.iter() {
             self.stamp(object, Some(version.id()), stamp)?;
             let revision = stamp.stamp().policy_revision;
@@ -137,6 +145,12 @@ impl Checker<'_> {
         } else {
             Err(forged("the author's signature does not fit the write"))
         }
+    }
+
+    fn is_register(&self, namespace: NamespaceId) -> bool {
+        let known = self.config.policy().namespace_by_id(namespace);
+        namespace == NamespaceId::resources(self.config.cluster())
+            || known.is_some_and(|namespace| namespace.policy.mode == Mode::Linearizable)
     }
 
     /// A stamp: of this object, of this write if that is known, and its node's.
@@ -162,4 +176,11 @@ impl Checker<'_> {
             Err(forged("a stamp's signature does not fit"))
         }
     }
+}
+
+/// Whether a version has the form of those that a register's replicas agree on.
+fn is_agreed(version: &Version) -> bool {
+    let mut stamps = version.stamps.iter();
+    let only = stamps.next().filter(|_| stamps.next().is_none());
+    only.is_some_and(|stamp| stamp.stamp().past.is_empty())
 }

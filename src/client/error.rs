@@ -355,7 +355,8 @@ impl Unknown {
         self.receipt.version()
     }
 
-    /// Drives the write until it is applied, beside whatever it meets; see [`Client::settle`].
+    /// Drives the write until it is applied, beside whatever it meets; of a register until it is applied or
+    /// refused for good. See [`Client::settle`].
     pub async fn settle(&self) -> Result<super::Written, WriteError> {
         self.client.settle(&self.receipt).await
     }

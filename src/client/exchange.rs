@@ -48,7 +48,7 @@ impl Deadline {
         Deadline(Instant::now() + timeout)
     }
 
-    fn left_ms(self) -> u64 {
+    pub(super) fn left_ms(self) -> u64 {
         let left = self.0.saturating_duration_since(Instant::now());
         u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
     }

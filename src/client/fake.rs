@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::config::lengths;
-use super::{Client, Siblings, Ticket};
+use super::{Client, FenceKey, Linearizable, Siblings, Ticket};
 use crate::core::chain::{
     Ballot, Chain, ConfigChange, Decided, ENTRY_FORMAT, Entry, Grant, Member, Mode, NamespacePolicy, Rights,
     SignedEntry, Vote, Voters,
@@ -21,8 +21,9 @@ use crate::core::object::ObjectId;
 use crate::core::placement;
 use crate::core::signature::sign_one;
 use crate::core::stamp::{STAMP_FORMAT, SignedStamp, Stamp};
+use crate::core::tenure::{Claim, TenureProof};
 use crate::core::version::{SignedWrite, Stamps, Version};
-use crate::core::write::{Body, WRITE_FORMAT, Write};
+use crate::core::write::{Body, WRITE_FORMAT, Write, WriteId};
 use crate::transport::{Admission, Admitted, Code, Endpoint};
 use crate::wire::client::{Config, Listed, Submit, Submitted, Versions};
 use crate::wire::registry::{Reply, Request};
@@ -182,6 +183,11 @@ impl Cluster {
         self.client(Duration::from_secs(5)).await.siblings("carts").await.unwrap()
     }
 
+    /// The registers, for a client that does not wait for longer than this.
+    pub(super) async fn jobs(&self, timeout: Duration) -> Linearizable {
+        self.client(timeout).await.linearizable("jobs").await.unwrap()
+    }
+
     /// The writes that were submitted, with the number of the node.
     pub(super) fn submitted(&self) -> Vec<(usize, Submit)> {
         let asked = self.asked.lock().unwrap();
@@ -271,9 +277,20 @@ fn status(config: &Configuration) -> Reply {
     status.into()
 }
 
-/// A write by the author of the tests, named `nonce`.
+/// A write of `KEY` in `carts` by the author of the tests, named `nonce`.
 pub(super) fn write(
     config: &Configuration,
+    nonce: u8,
+    parents: &[&Version],
+    value: Option<&[u8]>,
+) -> SignedWrite {
+    write_in(config, "carts", nonce, parents, value)
+}
+
+/// The same in another namespace.
+pub(super) fn write_in(
+    config: &Configuration,
+    namespace: &str,
     nonce: u8,
     parents: &[&Version],
     value: Option<&[u8]>,
@@ -283,7 +300,7 @@ pub(super) fn write(
     let write = Write {
         format: WRITE_FORMAT,
         cluster: config.cluster(),
-        namespace: config.policy().namespace(&"carts".parse().unwrap()).unwrap().id,
+        namespace: config.policy().namespace(&namespace.parse().unwrap()).unwrap().id,
         key: KEY.try_into().unwrap(),
         epoch: 1,
         generation: parents.iter().map(|parent| parent.write().generation).max().unwrap_or(0) + 1,
@@ -366,4 +383,27 @@ pub(super) async fn soon<T>(future: impl Future<Output = T>) -> T {
 /// "Refused", because these are live.
 pub(super) fn current(live: &[&Version]) -> Submitted {
     Submitted::Refused { current: Some(live.iter().map(|version| (*version).clone()).collect()) }
+}
+
+/// What the owner of `billing` at this term writes with. Its proof has no votes: nobody in here judges it.
+pub(super) fn fence(config: &Configuration, term: u64) -> FenceKey {
+    let key = secret(150);
+    let claim = Claim {
+        cluster: config.cluster(),
+        resource: "billing".try_into().unwrap(),
+        current: (term > 1).then(|| (term - 1, WriteId([8; 32]))),
+        recovery: 0,
+        key: Some(key.public()),
+        lease_ms: 15_000,
+        epoch: 1,
+        author: secret(AUTHOR).public(),
+        nonce: [8; 16],
+        wall_ms: 0,
+    };
+    let (write, tenure) = claim.write();
+    let proof = sign_one(&secret(AUTHOR), write.cluster, write.id().into());
+    let actor = config.current().members[0].actor(config.cluster());
+    let ballot = Ballot { config_epoch: 1, counter: 1, actor };
+    let signed = SignedWrite::new(write, proof, None);
+    FenceKey::new(Arc::new(TenureProof { signed, tenure, ballot, votes: Vec::new() }), key).unwrap()
 }

@@ -1,7 +1,10 @@
 //! What fences writes and reads: a tenure's proof and its secret key.
 
 use std::fmt;
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use super::client::Client;
@@ -18,13 +21,13 @@ const TITLE: &str = "tanist-fence-1";
 #[derive(Debug, thiserror::Error)]
 pub enum FenceError {
     /// It cannot be read.
-    #[error("cannot be read: {0}")]
-    Read(#[from] std::io::Error),
+    #[error("cannot be read: {0}; `tanist elect RESOURCE --fence FILE` keeps one while it is the owner")]
+    Read(#[from] io::Error),
     /// Not the text of a fence.
-    #[error("not a fence: {0}")]
+    #[error("not a fence: {0}; `tanist elect RESOURCE --fence FILE` makes one")]
     NotAFence(#[from] armor::NotArmored),
     /// It begins well, and the rest is not a tenure's proof with its key.
-    #[error("the fence is damaged")]
+    #[error("the fence is damaged: copy it again, or be elected anew")]
     Damaged,
 }
 
@@ -56,8 +59,27 @@ impl FenceKey {
     }
 
     /// Reads the file at `path`.
-    pub fn load(path: &Path) -> Result<Self, FenceError> {
-        Self::from_text(&std::fs::read_to_string(path)?)
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, FenceError> {
+        Self::from_text(&fs::read_to_string(path)?)
+    }
+
+    /// Puts the fence in the file at `path`, whole or not at all, for its owner's eyes only (mode 0600, whatever
+    /// was there before).
+    pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let path = path.as_ref();
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(".unfinished");
+        let unfinished = PathBuf::from(unfinished);
+        match fs::remove_file(&unfinished) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        file.write_all(self.to_text().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
 
     /// What is owned.

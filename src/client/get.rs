@@ -41,7 +41,8 @@ impl<'a> Get<'a> {
     }
 
     /// Seals the key while reading it: from then on no write of a lower term of the tenure's resource is
-    /// applied. Only registers can be sealed; it needs the right to write.
+    /// applied. Only registers can be sealed; it needs the right to write. A read that fails for want of an
+    /// answer may have sealed; doing it again is safe.
     pub fn fenced_by(mut self, fence: impl AsRef<FenceKey>) -> Self {
         self.fence = Some(fence.as_ref().clone());
         self

@@ -93,6 +93,9 @@ mod write;
 mod fake;
 #[cfg(feature = "client")]
 #[cfg(test)]
+mod register_tests;
+#[cfg(feature = "client")]
+#[cfg(test)]
 mod tests;
 #[cfg(feature = "client")]
 #[cfg(test)]

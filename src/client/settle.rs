@@ -15,7 +15,7 @@ use crate::core::chain::{Mode, Rights};
 use crate::core::limits;
 use crate::core::object::NamespaceId;
 use crate::core::version::{self, SignedWrite, Stamps};
-use crate::core::write::WriteId;
+use crate::core::write::{Write, WriteId};
 use crate::wire::client::{self as wire, OnConflict, Submit, Submitted};
 use crate::wire::register;
 use crate::wire::registry::{Reply, Request};
@@ -53,6 +53,26 @@ pub enum Outcome {
     /// Of a register: so many writes came after it that nobody remembers whether it was applied. It never
     /// will be from now on.
     Forgotten,
+    /// Of a register: it was not applied so far, and still may be, by an attempt that is under way or by
+    /// whoever has the receipt. Settling ends that.
+    Open,
+}
+
+impl Outcome {
+    /// What is known of an operation by what is known of both forms in which it may have been sent: the
+    /// answer that leaves more open.
+    fn or(self, other: Outcome) -> Outcome {
+        let open = |outcome: &Outcome| match outcome {
+            Outcome::Refused { .. } => 0,
+            Outcome::Open => 1,
+            Outcome::Unknown => 2,
+            // One form is as old as the other.
+            Outcome::Forgotten => 3,
+            Outcome::Incomplete { .. } => 4,
+            Outcome::Applied { .. } => 5,
+        };
+        if open(&other) > open(&self) { other } else { self }
+    }
 }
 
 impl Client {
@@ -66,18 +86,14 @@ impl Client {
     }
 
     /// What became of a write: asks a read quorum and, if anybody holds it, has it brought to as many
-    /// replicas as needed.
+    /// replicas as needed. Of a register it is a linearizable read, and decides nothing.
     pub async fn outcome(&self, receipt: &Receipt) -> Result<Outcome, OutcomeError> {
         let deadline = Deadline::after(self.timeout());
-        let mut last = Outcome::Unknown;
-        for signed in receipt.candidates() {
-            match self.ask_outcome(signed, deadline, false).await? {
-                Outcome::Unknown => {}
-                known @ Outcome::Applied { .. } => return Ok(known),
-                incomplete => last = incomplete,
-            }
+        let mut outcome = self.ask_outcome(&receipt.signed, deadline, false).await?;
+        if let (Some(earlier), false) = (&receipt.earlier, matches!(outcome, Outcome::Applied { .. })) {
+            outcome = outcome.or(self.ask_outcome(earlier, deadline, false).await?);
         }
-        Ok(last)
+        Ok(outcome)
     }
 
     /// Ends the doubt about a write: submits it, beside whatever it meets, until it is applied or the
@@ -127,7 +143,8 @@ impl Client {
                     return self.submit_signed(&prepared.clone().doubted(), signed, deadline).await;
                 }
                 // Who may write and not read cannot ask; the nodes' applied index still knows the write.
-                Ok(Outcome::Unknown | Outcome::Refused { .. } | Outcome::Forgotten) | Err(_) => {}
+                Ok(Outcome::Unknown | Outcome::Refused { .. } | Outcome::Forgotten | Outcome::Open)
+                | Err(_) => {}
             }
         }
         self.submit_signed(prepared, &prepared.signed, deadline).await
@@ -168,16 +185,25 @@ impl Client {
             epoch: Some(write.epoch),
             agreed,
         };
+        let mut prepared = prepared.clone();
         loop {
             let verdict = self.ask_key(&target, &request(known), deadline, &check).await;
-            if matches!(verdict, Verdict::Answer(Reply::Failure(wire::Failure::NeedsTenure))) && known {
-                known = false;
-                continue;
+            match (&verdict, &prepared.tenure) {
+                // Another node than the one that was sent the proof answers now.
+                (Verdict::Answer(Reply::Failure(wire::Failure::NeedsTenure)), _) if !known => {}
+                (Verdict::Answer(Reply::Failure(wire::Failure::NeedsTenure)), _) => {
+                    known = false;
+                    continue;
+                }
+                // That node may be the one that is lost.
+                (Verdict::Unknown(_), Some(_)) if known && deadline.left_ms() > 0 => {
+                    (prepared.doubted, known) = (true, false);
+                    continue;
+                }
+                (Verdict::Answer(_), Some(tenure)) => self.note_presented(tenure),
+                _ => {}
             }
-            if let Some(tenure) = &prepared.tenure {
-                self.note_presented(tenure);
-            }
-            return self.written(prepared, signed, agreed, verdict);
+            return self.written(&prepared, signed, agreed, verdict);
         }
     }
 
@@ -201,7 +227,8 @@ impl Client {
             Verdict::Answer(Reply::Submitted(Submitted::Refused { current }))
                 if agreed || !prepared.doubted =>
             {
-                return Ok(refused(signed, current));
+                let (reason, current) = refused(signed, current);
+                return Ok(Written::Refused { reason, current });
             }
             Verdict::Answer(Reply::Failure(failure)) if !prepared.doubted => {
                 return Err(WriteError::from_failure(failure));
@@ -214,8 +241,18 @@ impl Client {
             Verdict::Answer(_) => "the answer does not belong to the question".into(),
             Verdict::Unknown(why) | Verdict::Unavailable(why) | Verdict::Forged(why) => why,
         };
+        Err(self.unknown(prepared, why))
+    }
+
+    fn unknown(&self, prepared: &Prepared, why: String) -> WriteError {
         let receipt = prepared.clone().doubted();
-        Err(WriteError::Unknown(Box::new(Unknown { client: self.clone(), receipt, why })))
+        WriteError::Unknown(Box::new(Unknown { client: self.clone(), receipt, why }))
+    }
+
+    fn may_read(&self, write: &Write) -> bool {
+        let (config, who) = (self.configuration(), self.identity().public());
+        let policy = config.policy();
+        policy.allowed(&who, write.namespace, &write.key, Rights::READ, policy.revision())
     }
 
     /// Whether the keys of a namespace are registers.
@@ -226,25 +263,47 @@ impl Client {
     }
 
     /// Ends the doubt about a write to a register.
-    async fn settle_register(&self, receipt: &Receipt, deadline: Deadline) -> Result<Written, WriteError> {
+    pub(super) async fn settle_register(
+        &self,
+        receipt: &Receipt,
+        deadline: Deadline,
+    ) -> Result<Written, WriteError> {
         // Of the forms of an operation the one that was applied is the one that counts.
-        for signed in receipt.candidates() {
-            if let Ok(Outcome::Applied { version, siblings, .. }) =
-                self.ask_outcome(signed, deadline, false).await
-            {
-                return Ok(Written::Applied { version, siblings });
+        if let Some(earlier) = &receipt.earlier {
+            for signed in receipt.candidates() {
+                if let Ok(Outcome::Applied { version, siblings, .. }) =
+                    self.ask_outcome(signed, deadline, false).await
+                {
+                    return Ok(Written::Applied { version, siblings });
+                }
+            }
+            if let applied @ Written::Applied { .. } = self.forbid(receipt, earlier, deadline).await? {
+                return Ok(applied);
             }
         }
-        for signed in receipt.earlier.iter() {
-            self.forbid(receipt, signed, deadline).await?;
-        }
+        // What a node says of it now holds of the write, not only of this attempt: the replicas agree.
+        let again = Prepared { doubted: false, ..receipt.clone() };
         let mut pauses = pauses();
         loop {
-            match self.submit_signed(receipt, &receipt.signed, deadline).await {
-                Err(WriteError::Unknown(_)) if deadline.pause(&mut pauses).await => {}
-                verdict @ (Ok(_) | Err(WriteError::Unknown(_) | WriteError::Forgotten)) => return verdict,
+            let why = match self.submit_signed(&again, &again.signed, deadline).await {
+                verdict @ (Ok(_) | Err(WriteError::Forgotten)) => return verdict,
                 // It cannot be applied as things are: so that it never can, it is forbidden.
-                Err(_) => return self.forbid(receipt, &receipt.signed, deadline).await,
+                Err(
+                    WriteError::Expired { .. }
+                    | WriteError::Denied(_)
+                    | WriteError::Node(
+                        wire::Failure::UnknownParents(_)
+                        | wire::Failure::Generation
+                        | wire::Failure::NeedsTenure
+                        | wire::Failure::Rejected(_)
+                        | wire::Failure::Malformed(_),
+                    ),
+                ) => return self.forbid(receipt, &receipt.signed, deadline).await,
+                Err(WriteError::Unknown(unknown)) => unknown.why,
+                Err(error) => error.to_string(),
+            };
+            if !deadline.pause(&mut pauses).await {
+                return Err(self.unknown(receipt, why));
             }
         }
     }
@@ -264,14 +323,17 @@ impl Client {
                 }
                 Ok(Outcome::Refused { reason, current }) => return Ok(Written::Refused { reason, current }),
                 Ok(Outcome::Forgotten) => return Err(WriteError::Forgotten),
-                Ok(Outcome::Unknown | Outcome::Incomplete { .. }) => {
+                Ok(Outcome::Unknown | Outcome::Open | Outcome::Incomplete { .. }) => {
                     "no majority answered in time".to_owned()
+                }
+                // Asking again brings the same answer.
+                Err(error @ (ReadError::Denied(_) | ReadError::UnknownNamespace)) => {
+                    return Err(self.unknown(receipt, error.to_string()));
                 }
                 Err(error) => error.to_string(),
             };
             if !deadline.pause(&mut pauses).await {
-                let receipt = receipt.clone().doubted();
-                return Err(WriteError::Unknown(Box::new(Unknown { client: self.clone(), receipt, why })));
+                return Err(self.unknown(receipt, why));
             }
         }
     }
@@ -305,17 +367,17 @@ impl Client {
                     superseded_by,
                 },
                 register::Verdict::Refused { current } => {
-                    let current = current.into_iter().collect();
-                    match refused(signed, Some(current)) {
-                        Written::Refused { reason, current } => Outcome::Refused { reason, current },
-                        Written::Applied { .. } => Outcome::Unknown,
-                    }
+                    // Nothing shown is nothing there to whoever may read, and nothing said to others.
+                    let shown = current.is_some() || self.may_read(write);
+                    let (reason, current) = refused(signed, shown.then(|| current.into_iter().collect()));
+                    Outcome::Refused { reason, current }
                 }
                 register::Verdict::Fenced(bound) => {
                     Outcome::Refused { reason: RefusedReason::Fenced(bound), current: None }
                 }
                 register::Verdict::Forgotten => Outcome::Forgotten,
-                register::Verdict::Open | register::Verdict::Unknown => Outcome::Unknown,
+                register::Verdict::Open => Outcome::Open,
+                register::Verdict::Unknown => Outcome::Unknown,
             }),
             other => Err(ReadError::from_verdict(other)),
         }
@@ -370,12 +432,16 @@ fn version_of(signed: &SignedWrite, stamps: Vec<Arc<crate::core::stamp::SignedSt
     Version::new(signed.id(), signed.write().generation, set)
 }
 
-fn refused(signed: &SignedWrite, current: Option<Vec<version::Version>>) -> Written {
+/// Why it was refused, and what is there.
+fn refused(
+    signed: &SignedWrite,
+    current: Option<Vec<version::Version>>,
+) -> (RefusedReason, Option<Vec<Head>>) {
     let current: Option<Vec<Head>> = current.map(|live| live.into_iter().map(Head::new).collect());
     let exists = current.iter().flatten().any(|head| !head.is_delete());
     let reason = match signed.write().parents.is_empty() && exists {
         true => RefusedReason::Exists,
         false => RefusedReason::Changed,
     };
-    Written::Refused { reason, current }
+    (reason, current)
 }

@@ -176,6 +176,10 @@ async fn the_wrong_mode_says_which() {
         let client = cluster.client(Duration::from_secs(5)).await;
         let error = client.siblings("jobs").await.unwrap_err();
         assert_eq!(error.to_string(), "\"jobs\" is linearizable: open it with `client.linearizable(..)`");
+        let error = client.linearizable("carts").await.unwrap_err();
+        assert_eq!(error.to_string(), "\"carts\" is siblings: open it with `client.siblings(..)`");
+        assert!(client.space("jobs").await.unwrap().is_linearizable());
+        assert!(!client.space("carts").await.unwrap().is_linearizable());
         assert_eq!(client.siblings("none").await.unwrap_err(), OpenError::Unknown("none".into()));
     })
     .await;
@@ -248,12 +252,13 @@ async fn an_administrator_creates_and_grants() {
         assert_eq!(client.siblings("mail").await.unwrap().id(), id);
         let again = admin.create_namespace("mail", Mode::Siblings, None).await;
         assert!(matches!(again, Err(AdminError::Refused(_))), "{again:?}");
-        let jobs = admin.create_namespace("more", Mode::Linearizable, None).await.unwrap();
-        assert_eq!(client.linearizable("more").await.unwrap().id(), jobs);
-        let quorum = admin.create_namespace("less", Mode::Linearizable, Some(1)).await;
+        let registers = admin.create_namespace("more", Mode::Linearizable, None).await.unwrap();
+        assert_eq!(client.linearizable("more").await.unwrap().id(), registers);
+        let quorum = admin.create_namespace("less", Mode::Linearizable, Some(2)).await;
         assert!(matches!(quorum, Err(AdminError::Refused(_))), "a majority decides: {quorum:?}");
-        let owned = admin.create_owned_namespace("owned", b"billing".to_vec().try_into().unwrap()).await;
-        assert_eq!(client.linearizable("owned").await.unwrap().id(), owned.unwrap());
+        let billing: crate::core::object::Key = "billing".try_into().unwrap();
+        admin.create_owned_namespace("ledger", billing.clone()).await.unwrap();
+        assert_eq!(client.linearizable("ledger").await.unwrap().owned_by(), Some(&billing));
         let grant = Grant { author: None, namespace: Some(id), prefix: Vec::new(), rights: Rights::ALL };
         admin.add_grant(grant.clone()).await.unwrap();
         admin.remove_grant(grant).await.unwrap();

@@ -86,6 +86,9 @@ impl Space {
             let prepared = self.sign(draft)?;
             let verdict = match self.client.submit(&prepared).await {
                 // It may be there already: another write would come on top of it. The same one again.
+                Err(WriteError::Unknown(unknown)) if self.is_linearizable() => {
+                    self.client.settle_register(unknown.receipt(), Deadline::after(timeout)).await
+                }
                 Err(WriteError::Unknown(unknown)) => {
                     self.client.insist(unknown.receipt(), Deadline::after(timeout)).await
                 }

@@ -77,6 +77,7 @@ enum Kind {
 
 impl<'a> Pending<'a> {
     /// Keeps the write beside the live versions if they are not those it names, instead of refusing it.
+    /// Nothing is kept beside the version of a register: there it changes nothing.
     pub fn or_sibling(mut self) -> Self {
         self.on_conflict = OnConflict::KeepBoth;
         self

@@ -3,9 +3,8 @@
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use super::{Cluster, free_port};
+use super::{Cluster, PATIENCE, free_port, now};
 
 /// aiosmtpd, which keeps what it gets in a folder of mails. It ends with this.
 struct Server {
@@ -37,13 +36,13 @@ impl Server {
             .spawn()
             .unwrap();
         let server = Server { child, port, mails, _folder: folder };
-        for _ in 0..200 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return server;
-            }
-            std::thread::sleep(Duration::from_millis(50));
+        // It greets as soon as it listens; until then it is asked again.
+        let begun = now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(now() - begun < PATIENCE, "the mail server does not start");
+            std::thread::yield_now();
         }
-        panic!("the mail server does not start");
+        server
     }
 
     /// The mails that are there for an order.

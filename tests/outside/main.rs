@@ -10,7 +10,7 @@ mod postgres;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tanist::cli::local::{Local, Plan, Scratch, scratch};
 use tanist::client::{Client, Mode};
@@ -58,6 +58,11 @@ fn wait_for(child: &mut Child, wanted: &str) {
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     let found = lines.any(|line| line.unwrap().contains(wanted));
     assert!(found, "the process ended without saying {wanted:?}");
+}
+
+#[allow(clippy::disallowed_methods, reason = "a test waits for a server")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// A port that was free a moment ago.

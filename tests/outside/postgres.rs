@@ -3,12 +3,12 @@
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_postgres::NoTls;
 
-use super::{Cluster, PATIENCE, free_port, wait_for};
+use super::{Cluster, PATIENCE, free_port, now, wait_for};
 
 /// A server of its own, on a port of loopback. It ends with this.
 struct Server {
@@ -62,16 +62,15 @@ impl Server {
         format!("host=127.0.0.1 port={} user=postgres connect_timeout=5", self.port)
     }
 
-    #[allow(clippy::disallowed_methods, reason = "a test waits for a server")]
     async fn connect(&self) -> tokio_postgres::Client {
-        let begun = Instant::now();
+        let begun = now();
         loop {
             match tokio_postgres::connect(&self.address(), NoTls).await {
                 Ok((client, connection)) => {
                     tokio::spawn(connection);
                     return client;
                 }
-                Err(error) if begun.elapsed() > PATIENCE => panic!("PostgreSQL does not start: {error}"),
+                Err(error) if now() - begun > PATIENCE => panic!("PostgreSQL does not start: {error}"),
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         }
