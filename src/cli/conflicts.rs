@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::args::Global;
+use super::args::{Global, namespace_name};
 use super::error::Failure;
 use super::exit::Exit;
+use super::failures;
 use super::list::{all, entry};
 use super::words::Site;
-use crate::client::{Listed, Mode, Versions};
+use crate::client::{Listed, Mode, OpenError, Versions};
 
 /// One key a line: the namespace, the key and its versions, separated by tabs.
 #[derive(Debug, clap::Args)]
@@ -20,10 +21,20 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
     let mut found: Vec<(String, Listed)> = Vec::new();
     if let Some(name) = &args.namespace {
-        let handle = global.open_siblings(name).await?;
+        namespace_name(name)?;
+        let client = global.connect().await?;
         let site = Site { global, namespace: name, key: None };
-        let listed = all(site, || handle.conflicts("")).await?;
-        found.extend(listed.into_iter().map(|one| (name.clone(), one)));
+        match client.siblings(name).await {
+            Ok(handle) => {
+                let listed = all(site, || handle.conflicts("")).await?;
+                found.extend(listed.into_iter().map(|one| (name.clone(), one)));
+            }
+            // A register has one version.
+            Err(OpenError::Mode { mode: Mode::Linearizable, .. }) => {
+                global.output().note(format!("{name} is linearizable: its keys have no siblings"));
+            }
+            Err(error) => return Err(failures::open(site, &error)),
+        }
     } else {
         let client = global.connect().await?;
         let config = client.configuration();

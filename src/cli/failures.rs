@@ -228,8 +228,9 @@ fn kind(reason: &RefusedReason) -> &'static str {
 /// A register is bound to an ownership that this command does not have, or no longer.
 pub(super) fn fenced(site: Site<'_>, bound: &Bound) -> Failure {
     let resource = bound.resource.to_string();
-    let what = match site.global.term() {
-        Some((held, term)) if held == bound.resource => {
+    let held = site.global.term();
+    let what = match &held {
+        Some((held, term)) if *held == bound.resource => {
             format!("{}: fenced, term {term} < {}", site.name(), bound.term)
         }
         Some((held, _)) => {
@@ -237,9 +238,11 @@ pub(super) fn fenced(site: Site<'_>, bound: &Bound) -> Failure {
         }
         None => format!("{}: fenced: only the owner of {resource} may write here", site.name()),
     };
+    let held = held.map(|(resource, term)| (json::key(&resource), term.to_string()));
     Failure::new(Exit::Fenced, "fenced", what)
-        .detail("resource", resource.as_str())
-        .detail("term", bound.term.to_string())
+        .detail("resource", json::key(&bound.resource))
+        .detail("needed", bound.term.to_string())
+        .detail("held", held.map(|(resource, term)| json!({ "resource": resource, "term": term })))
         .next(site.global.line(&["owner", &resource]))
         .next(site.global.line(&["elect", &resource, "--", "COMMAND"]))
 }
@@ -264,7 +267,10 @@ fn node(site: Site<'_>, failure: &NodeFailure) -> Failure {
     match failure {
         NodeFailure::Denied(_) => denied(site, failure, "read,write"),
         NodeFailure::UnknownNamespace => unknown_namespace(site),
-        NodeFailure::Mode(mode) => not_built(mode_name(*mode)),
+        NodeFailure::Mode(mode) => {
+            let what = format!("{:?} is {}, which does not do that", site.namespace, mode_name(*mode));
+            Failure::usage(what).next(site.global.line(&["namespace", "list"]))
+        }
         NodeFailure::Expired { .. } => Failure::failed("expired", failure).next(site.line("get", &[])),
         NodeFailure::UnknownParents(ids) => {
             let what = format!("{}: no replica knows the version that is named", site.name());

@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::words::Site;
 use super::write::replace_file;
 use super::{failures, json as forms};
-use crate::client::{Head, Reading, Sibling};
+use crate::client::{Head, ReadError, Reading, Sibling};
 
 /// Exit 4 if the key is absent or deleted. If it has siblings nothing is on stdout, they are listed on
 /// stderr, and the exit code is 7. With --fenced-by the key is sealed: no write of an earlier owner is
@@ -50,7 +50,11 @@ pub(super) async fn run(args: &Args, global: &Global) -> Result<Exit, Failure> {
     {
         get = get.fenced_by(fence);
     }
-    let reading = get.await.map_err(|error| failures::read(site, &error))?;
+    let reading = get.await.map_err(|error| match (&error, global.fenced_by.is_some()) {
+        (ReadError::Unavailable(_), true) => failures::read(site, &error)
+            .state("the key may have been sealed, and nothing else changed; it is safe to run it again"),
+        _ => failures::read(site, &error),
+    })?;
     if let Some(path) = &args.save_version {
         save_version(path, &reading)?;
     }

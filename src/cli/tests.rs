@@ -1,6 +1,7 @@
 //! What can be said without a cluster: the words of errors, exit codes, versions, quoting, JSON.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use clap::{CommandFactory as _, Parser as _};
 use serde_json::json;
@@ -11,11 +12,18 @@ use super::error::Failure;
 use super::exit::Exit;
 use super::words::{Site, quoted};
 use super::{failures, json as forms, usage};
-use crate::client::{AdminError, ConnectError, ListError, Mode, OpenError, ReadError, WriteError};
+use crate::client::{
+    AdminError, ConnectError, FenceKey, ListError, Mode, OpenError, ReadError, RefusedReason, WriteError,
+};
+use crate::core::chain::Ballot;
 use crate::core::cluster::ConfigError;
+use crate::core::identity::{ActorId, ClusterId, SecretKey};
 use crate::core::object::Key;
 use crate::core::policy::PolicyError;
 use crate::core::register::Bound;
+use crate::core::signature::sign_one;
+use crate::core::tenure::{Claim, TenureProof};
+use crate::core::version::SignedWrite;
 use crate::core::write::{Term, WriteId};
 use crate::wire::client::Failure as NodeFailure;
 
@@ -25,11 +33,14 @@ fn key(bytes: &[u8]) -> Key {
     bytes.to_vec().try_into().unwrap()
 }
 
+/// What a later owner of `billing` left.
+fn bound() -> Bound {
+    Bound { resource: key(b"billing"), term: Term { recovery: 0, number: 2 } }
+}
+
 fn every_failure(site: Site<'_>) -> Vec<(&'static str, Failure)> {
-    let bound =
-        || Bound { resource: Key::try_from("billing").unwrap(), term: Term { recovery: 0, number: 2 } };
     let why = || "2 of 3 replicas do not answer".to_owned();
-    let public = crate::core::identity::SecretKey::from_seed(&[7; 32]).public();
+    let public = SecretKey::from_seed(&[7; 32]).public();
     let read = |error: ReadError| failures::read(site, &error);
     let write = |error: WriteError| failures::write(site, &error);
     let node = |failure: NodeFailure| failures::write(site, &WriteError::Node(failure));
@@ -57,6 +68,10 @@ fn every_failure(site: Site<'_>) -> Vec<(&'static str, Failure)> {
         ("write unavailable", write(WriteError::Unavailable(why()))),
         ("write forgotten", write(WriteError::Forgotten)),
         ("read fenced", read(ReadError::Fenced(bound()))),
+        ("write fenced", failures::refused(site, RefusedReason::Fenced(bound()), None, &["VALUE"])),
+        ("write mode", node(NodeFailure::Mode(Mode::Linearizable))),
+        ("admin register quorum", policy(PolicyError::RegisterQuorum)),
+        ("admin owned siblings", policy(PolicyError::OwnedSiblings)),
         ("read not fenced", read(ReadError::NotFenced)),
         ("needs tenure", node(NodeFailure::NeedsTenure)),
         ("write receipt", write(WriteError::Receipt("no space left on device".to_owned()))),
@@ -94,6 +109,54 @@ fn errors_say_what_happened_what_is_left_and_what_to_type() {
     insta::with_settings!({ snapshot_path => "../../tests/cli", prepend_module_to_snapshot => false }, {
         insta::assert_snapshot!("errors", text);
     });
+}
+
+/// A fence at term 1 of `resource`.
+fn fence(resource: &[u8]) -> FenceKey {
+    let secret = SecretKey::from_seed(&[9; 32]);
+    let claim = Claim {
+        cluster: ClusterId([1; 32]),
+        resource: key(resource),
+        current: None,
+        recovery: 0,
+        key: Some(secret.public()),
+        lease_ms: 15_000,
+        epoch: 1,
+        author: secret.public(),
+        nonce: [1; 16],
+        wall_ms: 0,
+    };
+    let (write, tenure) = claim.write();
+    let proof = sign_one(&secret, write.cluster, write.id().into());
+    let ballot = Ballot { config_epoch: 1, counter: 1, actor: ActorId([1; 16]) };
+    let signed = SignedWrite::new(write, proof, None);
+    FenceKey::new(Arc::new(TenureProof { signed, tenure, ballot, votes: Vec::new() }), secret).unwrap()
+}
+
+#[test]
+fn whoever_is_fenced_is_told_by_which_term() {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = key(b"ledger");
+    let said = |held: Option<&[u8]>| {
+        let path = dir.path().join("fence");
+        let fenced_by = held.map(|resource| {
+            fence(resource).save(&path).unwrap();
+            path
+        });
+        let global = Global { fenced_by, ..GLOBAL };
+        failures::fenced(Site { global: &global, namespace: "jobs", key: Some(&ledger) }, &bound())
+    };
+    let early = said(Some(b"billing"));
+    assert_eq!((early.exit, early.what.as_str()), (Exit::Fenced, "jobs/ledger: fenced, term 1 < 2"));
+    let held = json!({ "resource": { "text": "billing" }, "term": "1" });
+    assert_eq!((&early.details["needed"], &early.details["held"]), (&json!("2"), &held));
+    let other = said(Some(b"mail"));
+    assert_eq!(other.what, "jobs/ledger: fenced: the key belongs to the owner of billing, not of mail");
+    let nobody = said(None);
+    assert_eq!(nobody.what, "jobs/ledger: fenced: only the owner of billing may write here");
+    assert_eq!(nobody.details["held"], json!(null));
+    let secret = data_encoding::HEXLOWER.encode(&[9; 32]);
+    assert!(!format!("{early:?}").contains(&secret));
 }
 
 #[test]

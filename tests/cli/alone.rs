@@ -76,6 +76,37 @@ fn a_namespace_that_cannot_be_is_refused_before_anything_is_sent() {
 }
 
 #[test]
+fn a_file_that_is_no_fence_says_so_and_is_not_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    tanist(&["keygen", &path("key")]).expect(0);
+    let pem = fs::read_to_string(path("key")).unwrap();
+    let secret = pem.lines().nth(1).unwrap();
+    let verbs: [&[&str]; 5] = [
+        &["create", "jobs", "k", "v"],
+        &["replace", "jobs", "k", "v", "--if", "absent"],
+        &["overwrite", "jobs", "k", "v"],
+        &["update", "jobs", "k"],
+        &["delete", "jobs", "k", "--any"],
+    ];
+    for verb in verbs {
+        for (file, why) in [("none", "cannot be read"), ("key", "not a fence")] {
+            let file = path(file);
+            let fenced = [&verb[..1], &["--fenced-by", &file][..], &verb[1..]].concat();
+            let command: &[&str] = if verb[0] == "update" { &["--", "cat"] } else { &[] };
+            let answer = tanist(&[&fenced[..], command].concat()).expect(1);
+            assert!(
+                answer.err.contains(why) && answer.err.contains("elect RESOURCE --fence"),
+                "{}",
+                answer.err
+            );
+            assert!(!answer.err.contains(secret), "{}", answer.err);
+            assert_eq!(answer.err.lines().count(), 3, "{}", answer.err);
+        }
+    }
+}
+
+#[test]
 fn a_line_that_makes_no_sense_exits_2_in_text_and_json() {
     let text = tanist(&["create", "carts", "k", "v", "--stdin"]).expect(2);
     assert_eq!(text.err.lines().count(), 3, "{}", text.err);

@@ -4,4 +4,5 @@
 mod alone;
 mod cases;
 mod nodes;
+mod registers;
 mod shows;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const TANIST: &str = env!("CARGO_BIN_EXE_tanist");
+pub(crate) const TANIST: &str = env!("CARGO_BIN_EXE_tanist");
 /// How often something is looked at before it counts as not happening. A look is a process that asks nodes:
 /// it takes its time, so there is no pause between two.
 const LOOKS: u32 = 1_000;
@@ -53,7 +53,11 @@ impl Ran {
 
 /// Runs the binary without any cluster.
 pub(crate) fn tanist<S: AsRef<OsStr>>(args: &[S]) -> Ran {
-    run(Command::new(TANIST).args(args).env_remove("TANIST_TICKET").env_remove("TANIST_KEY"))
+    let mut command = Command::new(TANIST);
+    for variable in ["TANIST_TICKET", "TANIST_KEY", "TANIST_FENCE"] {
+        command.env_remove(variable);
+    }
+    run(command.args(args))
 }
 
 fn run(command: &mut Command) -> Ran {
@@ -180,13 +184,23 @@ impl Cluster {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(TANIST);
         command.env("TANIST_TICKET", self.path("c/ticket")).env("TANIST_KEY", self.path("c/client.key"));
-        command.current_dir(self.dir.path());
+        command.env_remove("TANIST_FENCE").current_dir(self.dir.path());
         command
     }
 
     /// Runs it.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         run(self.command().args(args))
+    }
+
+    /// Runs it with the administrator's key.
+    pub(crate) fn admin(&self, args: &[&str]) -> Ran {
+        run(self.command().args(args).arg("--key").arg(self.path("c/admin.key")))
+    }
+
+    /// Runs it with a fence in the environment.
+    pub(crate) fn run_fenced(&self, fence: &Path, args: &[&str]) -> Ran {
+        run(self.command().args(args).env("TANIST_FENCE", fence))
     }
 
     /// What is logged of a node.
