@@ -10,8 +10,10 @@
 //! - One that does not count is soon followed by another, however long the lease is.
 //! - If voters refuse it, or hold the tenure at different ballots, a full round of the own tenure is
 //!   asked for, and it is renewed again.
-//! - Whoever learns late that it won renews before it acts. Past the deadline of a tenure that acted
-//!   there is no way back: only a new campaign (O8).
+//! - Whoever learns that it won more than a sixth of the lease after it first submitted the tenure renews
+//!   before it acts: a candidate that waited for another's lease to run out has little left of its own, and
+//!   would lose it before the first renewal. Past the deadline of a tenure that acted there is no way back:
+//!   only a new campaign (O8).
 
 use std::collections::BTreeMap;
 
@@ -139,7 +141,7 @@ impl Owner {
             return Vec::new();
         }
         let mut acts = Vec::new();
-        if now_ms < self.deadline {
+        if now_ms + trusted(self.office.lease_ms) <= self.deadline + self.period() {
             self.standing = Standing::Owner;
             acts.push(Act::Owned);
             self.next_renewal = now_ms + self.period();
@@ -332,9 +334,20 @@ mod tests {
     fn o3_the_deadline_counts_from_the_first_submission() {
         let mut owner = owner(1_000);
         assert!(!owner.may_act(1_001), "nobody is owner before it was chosen");
-        assert!(owner.on_chosen(1_800).contains(&Act::Owned));
+        assert!(owner.on_chosen(1_166).contains(&Act::Owned));
         assert!(owner.may_act(1_899) && !owner.may_act(1_900));
         assert_eq!(owner.on_tick(1_900), [Act::Lost]);
+    }
+
+    #[test]
+    fn whoever_wins_shortly_before_its_deadline_does_not_lose_at_once() {
+        let mut owner = owner(1_000);
+        let acts = owner.on_chosen(1_800);
+        assert_eq!((renewals(&acts), acts.contains(&Act::Owned)), (3, false), "100 ms are too few to act in");
+        assert!(!owner.may_act(1_801));
+        owner.on_renewed(voter(1), 1, heard(7), 1_805);
+        assert!(owner.on_renewed(voter(2), 1, heard(7), 1_810).contains(&Act::Owned));
+        assert_eq!(owner.deadline_ms(), 2_700);
     }
 
     #[test]

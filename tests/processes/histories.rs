@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tanist::cli::local::Plan;
-use tanist::cli::relay::Faults;
-use tanist::client::{Client, Head, Linearizable, Unknown, WriteError, Written};
+use tanist::cli::relay::{Faults, Relay};
+use tanist::client::{Client, Head, Linearizable, Ticket, Unknown, WriteError, Written};
 use tanist::core::write::WriteId;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -25,6 +25,8 @@ const TIMEOUT: Duration = Duration::from_millis(1_500);
 struct Told {
     operations: BTreeMap<usize, Vec<Operation<WriteId>>>,
     doubts: Vec<Doubt>,
+    /// Doubts that were settled: applied, refused, forgotten.
+    verdicts: [u32; 3],
 }
 
 /// A write that got no answer.
@@ -33,6 +35,28 @@ struct Doubt {
     asked: u64,
     from: Option<WriteId>,
     unknown: Unknown,
+}
+
+impl Told {
+    /// A verdict that comes late is a verdict: applied, or refused for good.
+    fn settled(&mut self, doubt: &Doubt, verdict: Result<Written, WriteError>, moment: u64) {
+        let to = doubt.unknown.version().id();
+        let (action, answered) = match &verdict {
+            Ok(written) => {
+                self.verdicts[usize::from(written.applied().is_none())] += 1;
+                let Some(action) = swapped(doubt.from, Some(to), written) else { return };
+                (action, Some(moment))
+            }
+            // Too many writes came after it: nobody remembers. It happened, or it did not.
+            Err(WriteError::Forgotten) => {
+                self.verdicts[2] += 1;
+                (Action::Swap { from: doubt.from, to, came: Came::Unknown }, None)
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let operation = Operation { asked: doubt.asked, answered, action };
+        self.operations.entry(doubt.key).or_default().push(operation);
+    }
 }
 
 struct Worker {
@@ -89,7 +113,15 @@ impl Worker {
                 }
             }
             Err(WriteError::Unknown(unknown)) => {
-                self.told.doubts.push(Doubt { key, asked, from, unknown: *unknown });
+                let doubt = Doubt { key, asked, from, unknown: *unknown };
+                // Later it may be forgotten; but who cannot reach anybody has to wait.
+                match doubt.unknown.settle().await {
+                    Err(WriteError::Unknown(_)) => self.told.doubts.push(doubt),
+                    verdict => {
+                        let moment = self.moment();
+                        self.told.settled(&doubt, verdict, moment);
+                    }
+                }
             }
             // Nothing changed.
             Err(_) => sleep(Duration::from_millis(5)).await,
@@ -114,9 +146,9 @@ fn swapped(from: Option<WriteId>, to: Option<WriteId>, written: &Written) -> Opt
 }
 
 /// Deals blows until the time is over; how many of each kind.
-async fn torment(cluster: &mut Cluster, length: Duration) -> [u32; 4] {
+async fn torment(cluster: &mut Cluster, wires: &[Relay], length: Duration) -> [u32; 5] {
     let begun = now();
-    let mut blows = [0; 4];
+    let mut blows = [0; 5];
     for round in 0usize.. {
         if since(begun) > length {
             break;
@@ -124,18 +156,21 @@ async fn torment(cluster: &mut Cluster, length: Duration) -> [u32; 4] {
         sleep(Duration::from_millis(400)).await;
         let (victim, other) = (round % 3, (round + 1 + round / 3 % 2) % 3);
         let network = cluster.local.network().unwrap();
-        let blow = [0, 2, 1, 3, 2][round % 5];
+        let blow = [0, 2, 4, 1, 3, 2, 4][round % 7];
         match blow {
             0 => cluster.local.kill(victim),
             1 => cluster.local.signal(victim, Signal::STOP).unwrap(),
             2 => network.set(victim, other, Faults::CUT),
-            _ => network.set_around(victim, Faults::CUT),
+            3 => network.set_around(victim, Faults::CUT),
+            // Nobody is answered; what was asked is done all the same.
+            _ => wires.iter().for_each(|wire| wire.back().set(Faults::CUT)),
         }
         blows[blow] += 1;
         // Longer than the peers' and the clients' patience, at times.
         sleep(Duration::from_millis([700, 1_300, 2_200][round / 2 % 3])).await;
         let network = cluster.local.network().unwrap();
         (0..3).for_each(|node| network.set_around(node, Faults::default()));
+        wires.iter().for_each(|wire| wire.back().set(Faults::default()));
         cluster.local.signal(victim, Signal::CONT).unwrap();
         if round % 2 == 1 {
             cluster.heal().await;
@@ -153,13 +188,22 @@ fn case_15_registers_are_linearizable_through_kills_pauses_and_cuts() {
         let plan = Plan { relays: Some(15), ..Plan::default() };
         let mut cluster = Cluster::start_with(plan, &[]).await;
         let jobs = cluster.registers().await;
+        let (mut wires, mut addresses) = (Vec::new(), BTreeMap::new());
+        for node in 0..3 {
+            let address = cluster.local.address(node).unwrap();
+            let name = format!("clients to node-{}", node + 1);
+            let wire = Relay::start(&name, address, 16 + node as u64).await.unwrap();
+            addresses.insert(cluster.local.member(node).unwrap(), vec![wire.address()]);
+            wires.push(wire);
+        }
+        let ticket = Ticket::new(cluster.local.ticket().genesis().clone(), addresses).unwrap();
         let begun = now();
         let (stop, stopped) = watch::channel(false);
         let mut workers = JoinSet::new();
         for number in 0..CLIENTS {
             let identity = cluster.client.identity().clone();
             let client = Client::builder().identity(identity).timeout(TIMEOUT);
-            let mut client = client.connect(cluster.local.ticket()).await.unwrap();
+            let mut client = client.connect(&ticket).await.unwrap();
             // Some know one node only, also while nobody else reaches it.
             if number < 3 {
                 client = client.at(&format!("node-{}", number + 1)).unwrap();
@@ -168,35 +212,22 @@ fn case_15_registers_are_linearizable_through_kills_pauses_and_cuts() {
             let worker = Worker { jobs, begun, told: Told::default() };
             workers.spawn(worker.work(number as u64, stopped.clone()));
         }
-        let blows = torment(&mut cluster, seconds(20)).await;
+        let blows = torment(&mut cluster, &wires, seconds(20)).await;
         stop.send_replace(true);
         let told: Vec<Told> = workers.join_all().await;
 
         let mut histories: BTreeMap<usize, Vec<Operation<WriteId>>> = BTreeMap::new();
-        let (mut doubts, mut late) = (0, 0);
-        for told in told {
+        let mut verdicts = [0; 3];
+        for mut told in told {
+            for doubt in std::mem::take(&mut told.doubts) {
+                let verdict = cluster.client.settle(doubt.unknown.receipt()).await;
+                told.settled(&doubt, verdict, u64::try_from(since(begun).as_nanos()).unwrap());
+            }
+            for (all, one) in verdicts.iter_mut().zip(told.verdicts) {
+                *all += one;
+            }
             for (key, operations) in told.operations {
                 histories.entry(key).or_default().extend(operations);
-            }
-            for doubt in told.doubts {
-                // A verdict that comes late is a verdict: applied, or refused for good.
-                let written = cluster.client.settle(doubt.unknown.receipt()).await;
-                let to = doubt.unknown.version().id();
-                doubts += 1;
-                let (action, answered) = match &written {
-                    Ok(written) => {
-                        late += u32::from(written.applied().is_some());
-                        let Some(action) = swapped(doubt.from, Some(to), written) else { continue };
-                        (action, Some(since(begun).as_nanos() as u64))
-                    }
-                    // Too many writes came after it: nobody remembers. It happened, or it did not.
-                    Err(WriteError::Forgotten) => {
-                        (Action::Swap { from: doubt.from, to, came: Came::Unknown }, None)
-                    }
-                    Err(error) => panic!("{error}"),
-                };
-                let operation = Operation { asked: doubt.asked, answered, action };
-                histories.entry(doubt.key).or_default().push(operation);
             }
         }
         for (key, history) in &mut histories {
@@ -214,8 +245,8 @@ fn case_15_registers_are_linearizable_through_kills_pauses_and_cuts() {
         let (done, conflicts) = (done.count(), all().filter(|one| refused(one)).count());
         let (_, lost) = cluster.local.network().unwrap().counts();
         println!(
-            "{done} operations succeeded, {conflicts} conflicts, {doubts} settled, {late} of them applied; blows \
-             (kill, stop, one way, around) {blows:?}, {lost} packets lost"
+            "{done} operations succeeded, {conflicts} conflicts, settled (applied, refused, forgotten) \
+             {verdicts:?}; blows (kill, stop, one way, around, answers) {blows:?}, {lost} packets lost"
         );
         for (key, history) in &histories {
             judge(*key, history).await;

@@ -23,3 +23,4 @@ mod registers;
 mod support;
 mod syncs;
 mod tenures;
+mod zombies;

@@ -76,6 +76,7 @@ fn a_killed_owner_is_followed_when_its_lease_has_run_out() {
         }
         assert_eq!(owner.end(Signal::TERM), Some(0));
         let within = |limit| took.iter().filter(|took| **took <= Duration::from_millis(limit)).count();
+        println!("owned again after {took:?}");
         assert!(within(2_500) >= 9 && within(4_000) == 10, "{took:?}");
     });
 }

@@ -164,7 +164,7 @@ fn at_any_moment_one_owner_and_no_late_write_of_an_earlier_one() {
             let candidate = Candidate { client, ledger, told: Told::default(), old: Vec::new() };
             candidates.spawn(candidate.work(number, stopped.clone()));
         }
-        torment(&mut cluster, seconds(18)).await;
+        torment(&mut cluster, seconds(14)).await;
         stop.send_replace(true);
         let told = candidates.join_all().await;
 

@@ -424,3 +424,34 @@ fn encodings(c: &mut Certificates, good: &Certificate) {
         c.file.invalid(json!({ "name": name, "kind": "file", "text": text, "reason": reason }));
     }
 }
+
+/// Of what proves a tenure every bit counts. What comes before it, the memberships, is not believed where
+/// it is pinned already, nor the resigned owner's signature, which the voters have judged: a bit of these
+/// may be anything, and nothing else is proven by it.
+#[test]
+fn one_bit_of_a_certificate_proves_nothing_else() {
+    let world = World::new();
+    let first = world.tenure("billing", 1, None);
+    let second = world.tenure("billing", 2, Some(&first));
+    let resigned = world.resignation(3, &second);
+    let voters: Vec<Decided> =
+        world.config.entries(Chain::Voters).iter().map(|entry| Decided::clone(entry)).collect();
+    let authority = Authority::pin(voters.into_iter().take(1)).unwrap();
+    for owned in [&second, &resigned] {
+        let certificate = Certificate::new(&world.config, world.proof(owned, 2, &[0, 2]));
+        let proven = authority.verify(&certificate).unwrap();
+        let bytes = certificate.encode();
+        let proof = 8 * (bytes.len() - codec::encode(&certificate.proof).len());
+        let mut changed = bytes.clone();
+        for bit in (0..proof).step_by(7).chain(proof..8 * bytes.len()) {
+            changed[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(changed) = Certificate::decode(&changed)
+                && let Ok(other) = authority.verify(&changed)
+            {
+                assert!(bit < proof || proven.key.is_none(), "bit {bit} of a proof that begins at {proof}");
+                assert_eq!(other, proven, "bit {bit}");
+            }
+            changed[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
