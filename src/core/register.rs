@@ -102,7 +102,7 @@ impl RegisterState {
         if self.void.contains(&(write.generation, id)) {
             return Standing::Refused;
         }
-        if write.generation > self.generation + 1 {
+        if write.generation > self.generation.saturating_add(1) {
             return Standing::Ahead;
         }
         let named = write.parents.as_slice();

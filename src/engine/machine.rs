@@ -372,7 +372,8 @@ impl State {
         request: Request,
     ) -> Result<(), StoreError> {
         if self.operations.len() + self.registers.len() >= limits::OPERATIONS
-            && !matches!(request.ask, Ask::Status | Ask::Config(_))
+            // Answered at once, without an operation; and an owner must not lose its lease to load.
+            && !matches!(request.ask, Ask::Status | Ask::Config(_) | Ask::Renew(_))
         {
             self.fail(step, requester, Failure::Overloaded);
             return Ok(());

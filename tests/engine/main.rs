@@ -7,3 +7,4 @@ mod attacks;
 mod cluster;
 mod registers;
 mod siblings;
+mod trouble;

@@ -101,9 +101,14 @@ pub fn request(
             let (namespace, key) = (write.namespace, &write.key);
             verifier.asked(&ask.signed).map_err(failure(config, namespace))?;
             let policy = config.policy();
-            let writes = policy.allowed(&client, namespace, key, Rights::WRITE, policy.revision());
+            let is_resource = namespace == NamespaceId::resources(config.cluster());
+            let right = if is_resource { Rights::ELECT } else { Rights::WRITE };
+            let writes = |who| policy.allowed(who, namespace, key, right, policy.revision());
             let may_read = reader(namespace, key).is_ok();
-            if !(writes || may_read && !ask.forbid) {
+            // To forbid takes a place in the register. Whoever may not write it takes none, not even with
+            // the help of somebody who may.
+            let forbids = writes(&client) && writes(&write.author);
+            if !(if ask.forbid { forbids } else { may_read || writes(&client) }) {
                 return Err(Failure::Denied("no grant allows this".to_owned()));
             }
             Ask::Verdict { signed: ask.signed, forbid: ask.forbid, may_read }

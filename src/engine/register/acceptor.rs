@@ -266,6 +266,11 @@ impl State {
         if !due && (self.registers.known.is_empty() || !step.rows.is_dirty()) {
             return Ok(());
         }
+        if self.disk_full {
+            // Kept until there is room: what was shown without asking does not go back.
+            self.registers.write_known = self.now + WRITE_KNOWN;
+            return Ok(());
+        }
         self.registers.write_known = Millis::MAX;
         for (at, ballot) in std::mem::take(&mut self.registers.known).into_values() {
             self.write_chosen(step, &at, ballot)?;
@@ -288,9 +293,6 @@ impl State {
 
     /// Writes down that a ballot is chosen, if exactly it is accepted here (R8).
     fn write_chosen(&mut self, step: &mut Step<'_>, at: &At, ballot: Ballot) -> Result<(), StoreError> {
-        if self.disk_full {
-            return Ok(());
-        }
         let Some(row) = self.register_row(step, at)? else { return Ok(()) };
         let mut changed = RegisterRow::clone(&row);
         if settle(&mut changed, ballot) {

@@ -11,6 +11,7 @@ use super::At;
 use super::acceptor::carried;
 use crate::core::chain::{Ballot, Rights};
 use crate::core::identity::PublicKey;
+use crate::core::limits;
 use crate::core::object::{Key, NamespaceId};
 use crate::core::register::{RegisterState, Standing};
 use crate::core::stamp::{STAMP_FORMAT, SignedStamp, Stamp};
@@ -150,6 +151,10 @@ impl State {
             Task::Write { submission, may_read } => {
                 let signed = &submission.get().signed;
                 match self.standing(state, signed) {
+                    // It would be refused for want of room: the round is spared, if nothing was risked yet.
+                    Standing::Open if self.disk_full && !job.risked => {
+                        Judged::Answered(ready(Failure::DiskFull))
+                    }
                     Standing::Open if means == Means::Look => Judged::NeedsRound,
                     Standing::Open => self.apply(step, at, state, submission, Rights::WRITE),
                     // It was proposed here: it may have been applied, and built upon, before this was learnt.
@@ -167,6 +172,12 @@ impl State {
                 let undecided = matches!(standing, Standing::Open | Standing::Ahead);
                 if !(undecided && *forbid) {
                     return Judged::Answered(ready(verdict(&standing, signed, state, *may_read)));
+                }
+                // Nobody can have read what such a write names: it is forged, and would stay among the
+                // forbidden for as long as its author likes.
+                let far = state.generation.saturating_add(limits::VOID as u64);
+                if signed.write().generation > far {
+                    return Judged::Answered(ready(Verdict::Open));
                 }
                 if means == Means::Look {
                     return Judged::NeedsRound;
@@ -320,6 +331,11 @@ impl State {
             _ => {}
         }
         let reply: Reply = match answer {
+            // A failure says that nothing was done. Once an accept may have left, whoever recovers it may
+            // still have it chosen.
+            Answer::Ready(reply) if job.risked && matches!(*reply, Reply::Failure(_)) => {
+                self.in_doubt(&job.task).unwrap_or(*reply)
+            }
             Answer::Ready(reply) => *reply,
             Answer::Chosen => match ballot {
                 Some(ballot) => campaigned(Ballots::Chosen { ballot, votes: votes.to_vec() }, None).into(),
@@ -340,15 +356,22 @@ impl State {
     /// Answers a job that could not be finished in time.
     pub(super) fn give_up(&mut self, step: &mut Step<'_>, job: &Job) {
         let why = || Failure::Unavailable("too few replicas answered in time".to_owned());
-        let reply: Reply = match &job.task {
-            Task::Write { .. } if job.risked => self.unfinished().into(),
+        let in_doubt = if job.risked { self.in_doubt(&job.task) } else { None };
+        let reply = in_doubt.unwrap_or_else(|| match &job.task {
             Task::Verdict { .. } => Verdict::Unknown.into(),
-            Task::Campaign { .. } if job.risked => campaigned(Ballots::Incomplete, None).into(),
-            Task::Write { .. } | Task::Read | Task::Seal(_) | Task::Campaign { .. } | Task::Observe => {
-                why().into()
-            }
-        };
+            _ => why().into(),
+        });
         self.reply(step, job.requester, reply);
+    }
+
+    /// The answer to what may have been done, and may still be; none, if a failure misleads nobody.
+    fn in_doubt(&mut self, task: &Task) -> Option<Reply> {
+        match task {
+            Task::Write { .. } => Some(self.unfinished().into()),
+            Task::Campaign { .. } => Some(campaigned(Ballots::Incomplete, None).into()),
+            Task::Verdict { .. } => Some(Verdict::Unknown.into()),
+            Task::Read | Task::Seal(_) | Task::Observe => None,
+        }
     }
 
     /// The answer to a write that may have been applied.
@@ -367,11 +390,16 @@ impl State {
     ) -> Result<(), StoreError> {
         let at = At::new(read.namespace, read.key);
         self.counters.reads += 1;
-        let row = self.register_row(step, &at)?.unwrap_or_default();
-        let state = self.known_chosen(at.object, &row).cloned().unwrap_or_default();
-        let reply: Reply = match self.register_value(step, &at, &state)? {
-            Some(value) => versions(&Held { state, value }).into(),
-            None => Failure::Unavailable("the value is damaged on this node".to_owned()).into(),
+        let held = match self.register_row(step, &at)? {
+            None => None,
+            Some(row) => {
+                let state = self.known_chosen(at.object, &row).cloned().unwrap_or_default();
+                self.register_value(step, &at, &state)?.map(|value| Held { state, value })
+            }
+        };
+        let reply: Reply = match held {
+            Some(held) => versions(&held).into(),
+            None => Failure::Unavailable("the register is damaged on this node".to_owned()).into(),
         };
         self.reply(step, requester, reply);
         Ok(())

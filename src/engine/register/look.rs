@@ -108,6 +108,9 @@ impl State {
         };
         let agreed = agreed(shown, count);
         let answered = shown.len();
+        // Nobody waits for those who are known to be gone.
+        let awaited = |member: &MemberId| self.up.contains(member) && !shown.contains_key(member);
+        let over = over || !self.acceptors(&register.at).iter().any(awaited);
         if let Some((held, seen)) = agreed {
             let left_ms = let_go_after(shown, count);
             return self.agreed(step, register, &held, &seen, left_ms);

@@ -130,6 +130,20 @@ struct Round {
     resent: bool,
 }
 
+impl Round {
+    /// Whether somebody refused this ballot in a way in which others will, too: a higher one is about, of
+    /// which `heard` is the counter, or a lease runs.
+    fn is_hopeless(&self, heard: u64) -> bool {
+        match &self.phase {
+            Phase::Look { .. } => false,
+            Phase::Prepare { ballot, refusals, .. } => {
+                ballot.counter < heard || refusals.values().any(Option::is_some)
+            }
+            Phase::Accept { ballot, .. } => ballot.counter < heard,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Phase {
     /// Waits until a majority shows the same.

@@ -12,7 +12,7 @@ use crate::core::identity::MemberId;
 use crate::engine::Millis;
 use crate::wire::register::ChosenRegister;
 
-/// Resends before a round is given up for a fresh ballot.
+/// Resends before a ballot that somebody refused is given up for a fresh one.
 const RESENDS: Millis = 4;
 
 impl State {
@@ -89,10 +89,12 @@ impl State {
             self.registers.put(register);
             return Ok(());
         }
-        if now >= round.began + RESENDS * resend {
+        if now >= round.began + RESENDS * resend && round.is_hopeless(register.heard) {
             return self.failed(step, register);
         }
-        round.resend = now + resend;
+        // Otherwise this ballot is as good as another: late answers count, until the jobs' deadline. The
+        // pauses double, because slow is often busy.
+        round.resend = now + (now - round.began).max(resend);
         round.resent = true;
         let silent: Vec<MemberId> = self
             .acceptors(&register.at)
