@@ -59,7 +59,8 @@ impl PublicKey {
     /// Whether `signature` is this key's over exactly `message` (strict verification).
     pub fn verifies(&self, message: &[u8], signature: &Signature) -> bool {
         let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
-        VerifyingKey::from_bytes(&self.0).is_ok_and(|key| key.verify_strict(message, &signature).is_ok())
+        let key = remembered(&self.0).or_else(|| VerifyingKey::from_bytes(&self.0).ok());
+        key.is_some_and(|key| key.verify_strict(message, &signature).is_ok())
     }
 }
 
@@ -67,7 +68,7 @@ impl TryFrom<[u8; 32]> for PublicKey {
     type Error = WeakKey;
 
     fn try_from(bytes: [u8; 32]) -> Result<Self, WeakKey> {
-        if is_remembered(&bytes) {
+        if remembered(&bytes).is_some() {
             return Ok(PublicKey(bytes));
         }
         let key = VerifyingKey::from_bytes(&bytes).map_err(|_| WeakKey)?;
@@ -75,7 +76,7 @@ impl TryFrom<[u8; 32]> for PublicKey {
         if !canonical || key.is_weak() {
             return Err(WeakKey);
         }
-        remember(bytes);
+        remember(key);
         Ok(PublicKey(bytes))
     }
 }
@@ -85,19 +86,19 @@ impl TryFrom<[u8; 32]> for PublicKey {
 const REMEMBERED: usize = 32;
 
 thread_local! {
-    static ACCEPTED: RefCell<VecDeque<[u8; 32]>> = const { RefCell::new(VecDeque::new()) };
+    static ACCEPTED: RefCell<VecDeque<VerifyingKey>> = const { RefCell::new(VecDeque::new()) };
 }
 
-fn is_remembered(bytes: &[u8; 32]) -> bool {
-    ACCEPTED.with_borrow(|accepted| accepted.contains(bytes))
+fn remembered(bytes: &[u8; 32]) -> Option<VerifyingKey> {
+    ACCEPTED.with_borrow(|accepted| accepted.iter().find(|key| key.as_bytes() == bytes).copied())
 }
 
-fn remember(bytes: [u8; 32]) {
+fn remember(key: VerifyingKey) {
     ACCEPTED.with_borrow_mut(|accepted| {
         if accepted.len() == REMEMBERED {
             accepted.pop_front();
         }
-        accepted.push_back(bytes);
+        accepted.push_back(key);
     });
 }
 

@@ -164,41 +164,53 @@ pub enum Rejection {
     },
 }
 
-/// Remembers batch roots whose signature verified, so that the items of a batch cost one signature.
+/// Remembers batch roots whose signature verified, so that the items of a batch cost one signature, and
+/// what comes again costs none; and the tenures that were proved.
 ///
 /// It remembers successes only, a bounded number of them, and never replaces a check of rights or
 /// membership.
 #[derive(Debug, Default)]
-pub struct RootCache(Mutex<Roots>);
+pub struct RootCache {
+    roots: Arc<Mutex<Roots>>,
+    tenures: Mutex<Tenures>,
+}
 
 #[derive(Debug, Default)]
 struct Roots {
     known: BTreeSet<(PublicKey, Hash)>,
     order: VecDeque<(PublicKey, Hash)>,
-    /// Tenures that were proved, by id, and the order in which they were.
-    tenures: BTreeMap<WriteId, Proven>,
-    proved: VecDeque<WriteId>,
+}
+
+/// Tenures that were proved, by id, and the order in which they were.
+#[derive(Debug, Default)]
+struct Tenures {
+    proven: BTreeMap<WriteId, Proven>,
+    order: VecDeque<WriteId>,
 }
 
 impl RootCache {
     const CAPACITY: usize = 8192;
     const TENURES: usize = 4096;
 
+    /// Another cache that remembers the same signatures, for one more node in this process. Whether a
+    /// signature verifies depends on nothing but its bytes; which tenures were proved to a node is its own.
+    #[must_use]
+    pub fn beside(&self) -> RootCache {
+        RootCache { roots: Arc::clone(&self.roots), tenures: Mutex::default() }
+    }
+
     /// Whether `proof` is `key`'s over `leaf`, by memory or by verifying.
     pub fn verifies(&self, proof: &Proof, key: &PublicKey, cluster: ClusterId, leaf: Hash) -> bool {
         let Some(root) = proof.root(leaf) else { return false };
-        if proof.count == 1 {
-            return key.verifies(&proof.message(cluster, root), &proof.signature);
-        }
         // The signed message, and with it the cluster and the count, is what is remembered.
         let message = proof.message(cluster, root);
         let entry = (*key, Hash::of_value(&[&message[..], &proof.signature.0].concat()));
-        if self.lock().known.contains(&entry) {
+        if lock(&self.roots).known.contains(&entry) {
             return true;
         }
         let verifies = key.verifies(&message, &proof.signature);
         if verifies {
-            let mut roots = self.lock();
+            let mut roots = lock(&self.roots);
             if roots.known.insert(entry) {
                 roots.order.push_back(entry);
             }
@@ -218,7 +230,7 @@ impl RootCache {
         proof: Option<&TenureProof>,
         config: &Configuration,
     ) -> Result<Proven, Rejection> {
-        if let Some(proven) = self.lock().tenures.get(&id) {
+        if let Some(proven) = lock(&self.tenures).proven.get(&id) {
             return Ok(proven.clone());
         }
         let proof = proof.filter(|proof| proof.signed.id() == id).ok_or(Rejection::NeedsTenure)?;
@@ -228,21 +240,21 @@ impl RootCache {
             }
             other => other?,
         };
-        let mut roots = self.lock();
-        if roots.tenures.insert(id, proven.clone()).is_none() {
-            roots.proved.push_back(id);
+        let mut tenures = lock(&self.tenures);
+        if tenures.proven.insert(id, proven.clone()).is_none() {
+            tenures.order.push_back(id);
         }
-        if roots.proved.len() > Self::TENURES
-            && let Some(oldest) = roots.proved.pop_front()
+        if tenures.order.len() > Self::TENURES
+            && let Some(oldest) = tenures.order.pop_front()
         {
-            roots.tenures.remove(&oldest);
+            tenures.proven.remove(&oldest);
         }
         Ok(proven)
     }
+}
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Roots> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Judges what comes in by one configuration.

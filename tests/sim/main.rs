@@ -38,6 +38,9 @@ mod scripts;
 mod tamper;
 mod world;
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use coverage::Coverage;
 use faults::Plant;
 
@@ -50,18 +53,59 @@ fn from_env(name: &str) -> Option<u64> {
 fn seeds() {
     let count = from_env("SEEDS").unwrap_or(100);
     let first = from_env("FIRST").unwrap_or(1);
-    let mut all = Coverage::default();
-    for seed in first..first + count {
-        match run::seed(seed, Plant::Nothing, false) {
-            Ok(coverage) => all.add(&coverage),
-            Err(_) => panic!("{}", run::explain(seed, Plant::Nothing)),
-        }
-    }
+    let all = match many(first..first + count) {
+        Ok(all) => all,
+        Err(seed) => panic!("{}", run::explain(seed, Plant::Nothing)),
+    };
     for (name, count) in all.named() {
         println!("{count:>9} {name}");
     }
     if count >= 100 {
         all.is_enough().expect("too little happened for the checks to mean anything");
+    }
+}
+
+/// Runs seeds on all processors; the lowest one that fails, if any does.
+fn many(seeds: Range<u64>) -> Result<Coverage, u64> {
+    let next = AtomicU64::new(seeds.start);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        let mut all = Coverage::default();
+        loop {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= seeds.end {
+                return Ok(all);
+            }
+            match run::seed(seed, Plant::Nothing, false) {
+                Ok(coverage) => all.add(&coverage),
+                Err(_) => {
+                    // Those below it that others are at are still run to their end.
+                    next.fetch_max(seeds.end, Relaxed);
+                    return Err(seed);
+                }
+            }
+            progress(seed - seeds.start + 1, seeds.end - seeds.start);
+        }
+    };
+    let ends: Vec<Result<Coverage, u64>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a panic of a seed is caught")).collect()
+    });
+    let mut all = Coverage::default();
+    let mut failed = None;
+    for end in ends {
+        match end {
+            Ok(coverage) => all.add(&coverage),
+            Err(seed) => failed = Some(failed.map_or(seed, |lowest: u64| lowest.min(seed))),
+        }
+    }
+    failed.map_or(Ok(all), Err)
+}
+
+/// A line now and then, if it takes long; seen with `--nocapture`.
+fn progress(done: u64, of: u64) {
+    if done.is_multiple_of(500) {
+        println!("{done:>9} of {of} seeds");
     }
 }
 

@@ -117,7 +117,7 @@ impl World {
         node.running = Some(Running {
             config: Arc::clone(machine.config()),
             machine,
-            cache: RootCache::default(),
+            cache: self.cache.beside(),
             inbox: VecDeque::new(),
             turning: false,
             syncing: false,

