@@ -8,10 +8,11 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 BIN := $(abspath $(or $(CARGO_TARGET_DIR),target))/release/tanist
+SIM := cargo test --release --locked --no-default-features --test sim
 BUILD := cargo build --release --locked --bins --tests
 CARGO_DENY := 0.20.2
 
-.PHONY: help demo test check audit bench build setup rocksdb deny
+.PHONY: help demo test sim check audit bench build setup rocksdb deny
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -24,6 +25,9 @@ test: rocksdb ## run all tests
 	@.ci/setup test
 	cargo test --release --locked
 	tests/python/run
+
+sim: setup ## run SEEDS of the simulator, from FIRST on; SEED=n LINES=m runs one again, with its trace
+	@$(SIM) $(if $(SEED),replay,seeds) -- --nocapture
 
 check: rocksdb deny ## formatting, lints, documentation, dependencies, features
 	cargo fmt --all --check

@@ -32,6 +32,10 @@ pub struct Coverage {
     pub lost_rows: u64,
     pub restored: u64,
     pub wiped: u64,
+    pub lied: u64,
+    pub freezes: u64,
+    pub full_disks: u64,
+    pub failed_syncs: u64,
     pub forgot: u64,
     pub readmitted: u64,
     pub forged: u64,
@@ -97,6 +101,10 @@ impl Coverage {
             lost_rows,
             restored,
             wiped,
+            lied,
+            freezes,
+            full_disks,
+            failed_syncs,
             forgot,
             readmitted,
             forged,
@@ -141,6 +149,10 @@ impl Coverage {
             ("lost rows", lost_rows),
             ("restored disks", restored),
             ("wiped disks", wiped),
+            ("disks that lied", lied),
+            ("stopped processes", freezes),
+            ("full disks", full_disks),
+            ("failed syncs", failed_syncs),
             ("amnesia noticed by peers", forgot),
             ("readmitted", readmitted),
             ("forged", forged),
@@ -176,7 +188,8 @@ impl Coverage {
             ($($field:ident)*) => { $(self.$field += other.$field;)* };
         }
         sum!(seeds writes repeats applied beside_siblings refused unknown failed reads outcomes messages
-             lost_messages batches lost_batches crashes crashes_of_all lost_rows restored wiped forgot
+             lost_messages batches lost_batches crashes crashes_of_all lost_rows restored wiped lied
+             freezes full_disks failed_syncs forgot
              readmitted forged rejected malformed denied equivocations epochs p2_pairs live_at_end
              register_applied register_refused register_unknown register_reads verdicts forbidden seals
              fenced elections takeovers resigned lost_tenures paused_writes);

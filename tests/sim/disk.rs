@@ -31,6 +31,8 @@ pub struct Disk {
     pub mark: Option<Mark>,
     /// Decoded rows of keys, for the checks: most of them look at the same bytes again.
     decoded: RefCell<BTreeMap<Key, (Bytes, Rc<KeyRow>)>>,
+    /// Syncs are lies: the next crash takes back what they claimed.
+    pub lies: bool,
     backup: Option<(Snapshot, Option<Incarnation>, Option<Mark>)>,
 }
 
@@ -40,7 +42,14 @@ impl Disk {
         let rows = Memory::new();
         rows.commit(&founding.first_batch()).expect("an empty disk takes its first batch");
         let mark = Some(Mark { incarnation, batch: 1 });
-        Disk { rows, incarnation: Some(incarnation), mark, decoded: RefCell::default(), backup: None }
+        Disk {
+            rows,
+            incarnation: Some(incarnation),
+            mark,
+            decoded: RefCell::default(),
+            lies: false,
+            backup: None,
+        }
     }
 
     /// What a starting node finds out alone.
@@ -78,6 +87,21 @@ impl Disk {
             self.mark = old_mark;
         }
         Some((before, after))
+    }
+
+    /// While on, syncs are lies.
+    pub fn lie(&mut self, on: bool) {
+        self.rows.sync_lies(on);
+        self.lies = on;
+    }
+
+    /// Brings back the high-water file that was kept aside, if the store lost anything since.
+    pub fn restore_mark(&mut self) {
+        if let Some((snapshot, _, mark)) = &self.backup
+            && snapshot.last_batch() <= self.rows.last_batch()
+        {
+            self.mark = *mark;
+        }
     }
 
     /// Empties the directory.

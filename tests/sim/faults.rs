@@ -22,7 +22,7 @@ use super::nodes::{Node, Running};
 use super::world::World;
 
 /// The first byte of a register's row.
-const REGISTER_TABLE: u8 = 10;
+pub const REGISTER_TABLE: u8 = 10;
 
 /// The rule that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,8 +12,7 @@
 //! scripts/   named scenarios: attacks and cases, step by step
 //! ```
 //!
-//! `SEEDS=1000 cargo test --release --no-default-features --test sim seeds` runs more;
-//! `SEED=7 cargo test --release --no-default-features --test sim replay -- --nocapture` runs one again.
+//! `make sim SEEDS=1000` runs more; `make sim SEED=7 LINES=100000` runs one again, with its trace.
 
 #![allow(unreachable_pub, reason = "everything here is private to the test")]
 #![allow(missing_docs, reason = "counters are named after what they count")]

@@ -18,7 +18,13 @@ pub enum Trouble {
     SwizzleHeal { order: Vec<usize>, at: usize },
     /// A node crashes, or all do.
     Crash,
-    /// The disk that will go wrong is copied aside.
+    /// A process stops, and goes on later.
+    Freeze,
+    /// A disk fills up.
+    Fill,
+    /// There is room again.
+    Room { node: usize },
+    /// The disk that will go wrong is copied aside, or begins to lie.
     BackUp { node: usize },
     /// The disk goes wrong.
     Damage { node: usize },
@@ -41,6 +47,12 @@ impl World {
         }
         if self.options.crash_ms > 0 {
             self.plan(self.options.crash_ms, Trouble::Crash);
+        }
+        if self.options.freeze_ms > 0 {
+            self.plan(self.options.freeze_ms, Trouble::Freeze);
+        }
+        if self.options.full_ms > 0 {
+            self.plan(self.options.full_ms, Trouble::Fill);
         }
         let span = self.options.safety_ms;
         if self.options.damage.is_some() {
@@ -122,7 +134,26 @@ impl World {
                 }
                 self.plan(self.options.crash_ms, Trouble::Crash);
             }
-            Trouble::BackUp { node } => self.nodes[node].disk.back_up(),
+            Trouble::Freeze => {
+                let node = self.dice.index(nodes);
+                let length = self.dice.range(50, 6_000);
+                self.freeze(node, length);
+                self.plan(self.options.freeze_ms, Trouble::Freeze);
+            }
+            Trouble::Fill => {
+                let node = self.dice.index(nodes);
+                let length = self.dice.range(100, 5_000);
+                self.fill_up(node, true);
+                self.after(length, Event::Trouble(Trouble::Room { node }));
+                self.plan(self.options.full_ms, Trouble::Fill);
+            }
+            Trouble::Room { node } => self.fill_up(node, false),
+            Trouble::BackUp { node } => {
+                self.nodes[node].disk.back_up();
+                if matches!(self.options.damage, Damage::Lying { .. }) {
+                    self.nodes[node].disk.lie(true);
+                }
+            }
             Trouble::Damage { node } => self.damage(node, self.options.damage),
         }
     }
@@ -153,6 +184,15 @@ impl World {
                 }
                 self.after(100, Event::Start { node });
             }
+            Damage::Lying { mark } => {
+                self.crash(node, 0);
+                self.nodes[node].disk.lie(false);
+                if mark {
+                    self.nodes[node].disk.restore_mark();
+                }
+                self.coverage.lied += 1;
+                self.after(100, Event::Start { node });
+            }
             Damage::Wiped => {
                 self.crash(node, 0);
                 self.nodes[node].disk.wipe();
@@ -168,7 +208,10 @@ impl World {
         self.net.open_all();
         (self.net.loss, self.net.duplicates, self.net.delay_ms) = (0, 0, (1, 5));
         self.options.sync_ms = (1, 5);
+        self.options.failing_syncs = 0;
         for node in 0..self.options.nodes {
+            self.nodes[node].frozen_until = self.now;
+            self.fill_up(node, false);
             self.start(node);
         }
         self.links_changed();

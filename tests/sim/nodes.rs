@@ -9,6 +9,8 @@ use tanist::core::identity::{ActorId, ClusterId, Incarnation, SecretKey};
 use tanist::core::limits;
 use tanist::core::verified::RootCache;
 use tanist::engine::machine::Machine;
+use tanist::engine::rows::{self, KeyRow, RegisterRow};
+use tanist::engine::store::{Batch, Change};
 use tanist::engine::{Effect, Identity, Input, Timing, arrival};
 use tanist::storage::{CommitError, Store as _};
 use tanist::wire::frame::Frame;
@@ -36,6 +38,12 @@ pub struct Node {
     pub rollback: Option<p11::Rollback>,
     /// How often it found that it had forgotten something.
     pub forgot: u64,
+    /// What its clock shows after a thousand milliseconds.
+    pub rate: u64,
+    /// Its process does nothing before this time.
+    pub frozen_until: u64,
+    /// Its disk has no room.
+    pub full: bool,
 }
 
 /// The process of a node.
@@ -49,6 +57,8 @@ pub struct Running {
     turning: bool,
     /// A batch is being synced.
     syncing: bool,
+    /// A batch that found no room; it is the one that is being synced.
+    refused: Option<Batch>,
     /// Connections that the machine was told of.
     links: BTreeMap<usize, u64>,
     /// Effects that a planted fault let out of the machine too early.
@@ -61,7 +71,27 @@ impl Node {
     pub fn new(index: usize, founding: &Founding) -> Self {
         let disk = Disk::founded(founding, first_incarnation(index));
         let key = founding.nodes[index].clone();
-        Node { key, disk, life: 0, running: None, rollback: None, forgot: 0 }
+        Node {
+            key,
+            disk,
+            life: 0,
+            running: None,
+            rollback: None,
+            forgot: 0,
+            rate: 1_000,
+            frozen_until: 0,
+            full: false,
+        }
+    }
+
+    /// What its clock shows.
+    pub fn clock(&self, now: u64) -> u64 {
+        now * self.rate / 1_000
+    }
+
+    /// When its clock will show `clock`.
+    fn when(&self, clock: u64) -> u64 {
+        clock.saturating_mul(1_000).div_ceil(self.rate)
     }
 
     /// The actor that it is on its present disk.
@@ -88,9 +118,9 @@ impl World {
     pub fn start(&mut self, index: usize) {
         let fresh = Incarnation(self.dice.bytes());
         let timing = Timing { epoch: self.options.epoch_ms, ..Timing::default() };
-        let now = self.now;
         let plant = self.plant;
         let Some(node) = self.nodes.get_mut(index) else { return };
+        let now = node.clock(self.now);
         if node.running.is_some() {
             return;
         }
@@ -121,13 +151,42 @@ impl World {
             inbox: VecDeque::new(),
             turning: false,
             syncing: false,
+            refused: None,
             links: BTreeMap::new(),
             early: Vec::new(),
             tick_at: u64::MAX,
         });
         self.note(|| format!("node {index} starts as {incarnation:?} at batch {last} ({verdict})"));
+        if self.nodes[index].full {
+            self.tell(index, Input::DiskFull(true));
+        }
         self.wake(index);
         self.links_changed();
+    }
+
+    /// A node's process does nothing for so long; then it goes on as if nothing had been.
+    pub fn freeze(&mut self, index: usize, ms: u64) {
+        if self.nodes[index].running.is_some() {
+            self.note(|| format!("node {index} stops for {ms} ms"));
+            self.nodes[index].frozen_until = self.now + ms;
+            self.coverage.freezes += 1;
+        }
+    }
+
+    /// A node's disk fills up, or gets room again.
+    pub fn fill_up(&mut self, index: usize, full: bool) {
+        let node = &mut self.nodes[index];
+        if node.full == full {
+            return;
+        }
+        node.full = full;
+        node.disk.rows.disk_full(full);
+        self.coverage.full_disks += u64::from(full);
+        self.tell(index, Input::DiskFull(full));
+        let refused = self.nodes[index].running.as_mut().and_then(|running| running.refused.take());
+        if let Some(batch) = refused {
+            self.write(index, batch);
+        }
     }
 
     /// Ends a node's process without warning. Of the batches that are not synced the disk keeps the
@@ -138,7 +197,14 @@ impl World {
             return;
         }
         node.life += 1;
+        node.frozen_until = 0;
+        let before = node.disk.rows.last_batch();
         let lost = node.disk.rows.crash(keep);
+        let after = node.disk.rows.last_batch();
+        if node.disk.lies && after < before {
+            self.damaged.insert(index);
+            self.note_rollback(index, after);
+        }
         self.coverage.crashes += 1;
         self.coverage.lost_batches += lost as u64;
         self.note(|| format!("node {index} crashes, {lost} batches lost"));
@@ -239,7 +305,7 @@ impl World {
 
     /// One turn of the loop: step what is waiting, close the batch, let effects out.
     pub fn turn(&mut self, index: usize, life: u64) {
-        let (now, batch) = (self.now, self.options.batch);
+        let (now, batch) = (self.nodes[index].clock(self.now), self.options.batch);
         let Some(running) = self.process(index, life) else { return };
         running.turning = false;
         for _ in 0..batch.min(limits::BATCH_INPUTS) {
@@ -263,7 +329,7 @@ impl World {
     }
 
     fn close(&mut self, index: usize) {
-        let (life, plant) = (self.nodes[index].life, self.plant);
+        let plant = self.plant;
         let Some(running) = self.nodes[index].running.as_mut() else { return };
         if running.syncing {
             return;
@@ -272,8 +338,26 @@ impl World {
         running.syncing = true;
         faults::rewrite_batch(plant, self, index, &mut batch);
         self.coverage.batches += 1;
-        if let Err(error) = self.nodes[index].disk.rows.write(&batch) {
-            return self.end_of_process(index, &error);
+        self.write(index, batch);
+    }
+
+    /// Writes a batch, whose sync ends later.
+    fn write(&mut self, index: usize, batch: Batch) {
+        let (life, plant) = (self.nodes[index].life, self.plant);
+        match self.nodes[index].disk.rows.write(&batch) {
+            Ok(()) => {}
+            Err(CommitError::DiskFull { .. }) => {
+                // Nothing of it was written: it waits for room.
+                if let Some(running) = self.nodes[index].running.as_mut() {
+                    running.refused = Some(batch);
+                }
+                return;
+            }
+            Err(error) => return self.end_of_process(index, &error),
+        }
+        if self.is_traced() {
+            let contents = contents(&batch);
+            self.note(|| format!("node {index} writes batch {}: {contents}", batch.number));
         }
         faults::after_write(plant, &mut self.nodes[index]);
         let delay = self.dice.range(self.options.sync_ms.0, self.options.sync_ms.1);
@@ -284,8 +368,13 @@ impl World {
     pub fn sync(&mut self, index: usize, life: u64) {
         let plant = self.plant;
         let marks = self.dice.chance(50);
+        let fails = self.options.failing_syncs > 0 && self.dice.range(0, 999) < self.options.failing_syncs;
         if self.process(index, life).is_none() {
             return;
+        }
+        if fails {
+            self.coverage.failed_syncs += 1;
+            self.nodes[index].disk.rows.fail_next_sync();
         }
         let node = &mut self.nodes[index];
         faults::before_sync(plant, node);
@@ -295,6 +384,9 @@ impl World {
         if marks {
             node.disk.note_mark();
         }
+        let synced = node.disk.rows.last_batch();
+        self.note(|| format!("node {index} synced batch {synced}"));
+        let Some(node) = self.nodes.get_mut(index) else { return };
         let Some(running) = node.running.as_mut() else { return };
         running.syncing = false;
         if !plant.syncs_early() {
@@ -314,9 +406,11 @@ impl World {
     }
 
     fn plan_tick(&mut self, index: usize) {
-        let (now, life) = (self.now, self.nodes[index].life);
+        let now = self.now;
+        let node = &self.nodes[index];
+        let (life, Some(running)) = (node.life, &node.running) else { return };
+        let next = node.when(running.machine.next_tick()).max(now + 1);
         let Some(running) = self.nodes[index].running.as_mut() else { return };
-        let next = running.machine.next_tick().max(now + 1);
         if next != u64::MAX && (next < running.tick_at || running.tick_at <= now) {
             running.tick_at = next;
             self.after(next - now, Event::Tick { node: index, life });
@@ -325,7 +419,7 @@ impl World {
 
     /// The machine asked to be stepped about now.
     pub fn tick(&mut self, index: usize, life: u64) {
-        let now = self.now;
+        let now = self.nodes[index].clock(self.now);
         let Some(running) = self.process(index, life) else { return };
         if running.machine.next_tick() <= now {
             running.inbox.push_back(Input::Tick);
@@ -424,6 +518,28 @@ impl World {
     fn process(&mut self, index: usize, life: u64) -> Option<&mut Running> {
         self.nodes.get_mut(index).filter(|node| node.life == life)?.running.as_mut()
     }
+}
+
+/// What a batch changes, for a reader: what each key looks like afterwards.
+fn contents(batch: &Batch) -> String {
+    let told = |change: &Change| {
+        let Change::Put { key, value } = change else { return None };
+        if Disk::is_key_row(key) {
+            let row: KeyRow = rows::decode(value).ok()?;
+            return Some(format!("{} = {:?}", rows::key_of(key).ok()?, row.siblings.live_ids()));
+        }
+        if key.first() == Some(&faults::REGISTER_TABLE) {
+            let row: RegisterRow = rows::decode(value).ok()?;
+            let accepted = row.accepted.as_ref().map(|(ballot, state)| {
+                format!(", accepted {:?} of generation {} at {ballot:?}", state.current(), state.generation)
+            });
+            let accepted = accepted.unwrap_or_default();
+            return Some(format!("{} promised {:?}{accepted}", rows::key_of(key).ok()?, row.promised));
+        }
+        None
+    };
+    let told: Vec<String> = batch.changes.iter().filter_map(told).collect();
+    if told.is_empty() { format!("{} other rows", batch.changes.len()) } else { told.join("; ") }
 }
 
 /// A message in one line.

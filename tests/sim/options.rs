@@ -19,6 +19,11 @@ pub enum Damage {
     },
     /// The data directory is emptied.
     Wiped,
+    /// For a while the disk says that it synced and did not; then the power fails.
+    Lying {
+        /// Whether the high-water file lies, too.
+        mark: bool,
+    },
 }
 
 impl Damage {
@@ -30,7 +35,7 @@ impl Damage {
     /// Whether acceptors keep what they promised. A disk that went back without anybody who noticed is
     /// outside of what registers promise (P11).
     pub fn keeps_acceptors(self) -> bool {
-        !matches!(self, Damage::Restored { .. })
+        !matches!(self, Damage::Restored { .. } | Damage::Lying { .. })
     }
 }
 
@@ -65,6 +70,14 @@ pub struct Options {
     pub crash_ms: u64,
     /// Crashes of all nodes at once, too.
     pub crash_all: bool,
+    /// Mean time between stops of a process that goes on later; 0 for none.
+    pub freeze_ms: u64,
+    /// Mean time between disks that fill up; 0 for none.
+    pub full_ms: u64,
+    /// Syncs that fail, of a thousand.
+    pub failing_syncs: u64,
+    /// Whether the clocks of nodes run at different rates.
+    pub drift: bool,
     /// Forged messages.
     pub forged: bool,
     /// Length of a write epoch.
@@ -97,15 +110,21 @@ impl Options {
             cut_ms: if quiet || dice.chance(30) { 0 } else { dice.range(800, 4_000) },
             crash_ms: if quiet || dice.chance(40) { 0 } else { dice.range(1_000, 5_000) },
             crash_all: dice.chance(40),
+            freeze_ms: if quiet || dice.chance(60) { 0 } else { dice.range(1_000, 5_000) },
+            full_ms: if quiet || dice.chance(75) { 0 } else { dice.range(1_000, 5_000) },
+            failing_syncs: if quiet || dice.chance(75) { 0 } else { dice.range(1, 8) },
+            drift: dice.chance(50),
             forged: dice.chance(40),
             epoch_ms: if dice.chance(25) { dice.range(2_000, 6_000) } else { 300_000 },
             write_quorum: None,
-            damage: match dice.range(0, 9) {
+            damage: match dice.range(0, 11) {
                 0 => Damage::LostRows { index: false },
                 1 => Damage::LostRows { index: true },
                 2 => Damage::Restored { mark: true },
                 3 => Damage::Restored { mark: false },
                 4 => Damage::Wiped,
+                5 => Damage::Lying { mark: false },
+                6 => Damage::Lying { mark: true },
                 _ => Damage::None,
             },
             readmit: dice.chance(50),
@@ -129,6 +148,10 @@ impl Options {
             cut_ms: 0,
             crash_ms: 0,
             crash_all: false,
+            freeze_ms: 0,
+            full_ms: 0,
+            failing_syncs: 0,
+            drift: false,
             forged: false,
             epoch_ms: 300_000,
             write_quorum: None,

@@ -122,7 +122,7 @@ impl Actor {
     /// The actors of a seed.
     pub fn all(options: &Options, dice: &mut Dice) -> Vec<Actor> {
         let actor = |n: usize, dice: &mut Dice| Actor {
-            rate: dice.range(910, 1_099),
+            rate: if options.drift { dice.range(955, 1_049) } else { dice.range(910, 1_099) },
             candidate: n.is_multiple_of(2),
             operation: None,
             known: BTreeMap::new(),

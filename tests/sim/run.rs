@@ -104,8 +104,7 @@ pub fn explain(seed: u64, plant: Plant) -> String {
         None => "no promise is broken".to_owned(),
     };
     format!(
-        "{}\nseed {seed}, planted: {plant:?}: {verdict}\n{:?}\nagain: SEED={seed} cargo test --release \
-         --no-default-features --test sim replay -- --nocapture",
+        "{}\nseed {seed}, planted: {plant:?}: {verdict}\n{:?}\nagain: make sim SEED={seed} LINES=100000",
         world.trace(),
         world.options,
     )

@@ -140,6 +140,9 @@ impl World {
             options,
         };
         for node in 0..world.options.nodes {
+            if world.options.drift {
+                world.nodes[node].rate = actor_dice.range(955, 1_049);
+            }
             world.start(node);
         }
         world
@@ -172,6 +175,11 @@ impl World {
             }
             trace.push_back(format!("{:>7} {}", self.now, line()));
         }
+    }
+
+    /// Whether anybody reads the trace.
+    pub fn is_traced(&self) -> bool {
+        self.trace.is_some()
     }
 
     /// The last lines of the trace.
@@ -207,6 +215,10 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
+        // What reaches a process that stopped waits for it.
+        if let Some(wait) = self.frozen_for(&event) {
+            return self.after(wait, event);
+        }
         match event {
             Event::Frame { from, to, bytes } => self.receive(from, to, bytes),
             Event::Request { attempt, bytes } => self.serve(attempt, bytes),
@@ -221,6 +233,21 @@ impl World {
             Event::Client { client } => self.act(client),
             Event::Trouble(trouble) => self.trouble(trouble),
         }
+    }
+
+    /// How long the node that an event is for does nothing.
+    fn frozen_for(&self, event: &Event) -> Option<u64> {
+        let node = match event {
+            Event::Frame { to, .. } => *to,
+            Event::Request { attempt, .. } => self.history.attempts.get(*attempt)?.node,
+            Event::Link { node, .. }
+            | Event::Loop { node, .. }
+            | Event::Synced { node, .. }
+            | Event::Tick { node, .. } => *node,
+            _ => return None,
+        };
+        let until = self.nodes.get(node)?.frozen_until;
+        (until > self.now).then(|| until - self.now)
     }
 
     /// Sends a client's request to a node; the attempt's number comes back.
