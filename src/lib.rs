@@ -10,10 +10,11 @@
 //! engine     the protocol as state machines without I/O
 //! wire       frames, messages, the one encoding
 //! core       hashes, signatures, versions, causality, configuration
+//! history    judges of what clients were told
 //! ```
 //!
 //! An import goes down this list only; `client` uses `transport`, `wire` and `core` and nothing else.
-//! `core`, `wire` and `engine` know no clock, no network, no disk and no randomness: those are
+//! `core`, `wire`, `engine` and `history` know no clock, no network, no disk and no randomness: those are
 //! arguments, so that a test can step them.
 
 #[cfg(feature = "cli")]
@@ -22,6 +23,7 @@ pub mod cli;
 pub mod client;
 pub mod core;
 pub mod engine;
+pub mod history;
 #[cfg(feature = "node")]
 pub mod node;
 pub mod storage;

@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 
 /// The layers, top to bottom, each with the layers that it may import: the picture in `src/lib.rs`.
-const LAYERS: [(&str, &[&str]); 8] = [
-    ("cli", &["node", "client", "transport", "storage", "engine", "wire", "core"]),
+const LAYERS: [(&str, &[&str]); 9] = [
+    ("cli", &["node", "client", "transport", "storage", "engine", "wire", "core", "history"]),
     ("node", &["client", "transport", "storage", "engine", "wire", "core"]),
     ("client", &["transport", "wire", "core"]),
     ("transport", &["wire", "core"]),
@@ -16,10 +16,11 @@ const LAYERS: [(&str, &[&str]); 8] = [
     ("engine", &["wire", "core"]),
     ("wire", &["core"]),
     ("core", &[]),
+    ("history", &[]),
 ];
 
 /// Layers that a test can step: time, randomness and I/O are arguments.
-const PURE: [&str; 3] = ["core", "wire", "engine"];
+const PURE: [&str; 4] = ["core", "wire", "engine", "history"];
 
 /// The longest a source file may be; one that passes it wants to be two.
 const LONGEST: usize = 600;

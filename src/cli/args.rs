@@ -10,8 +10,8 @@ use super::error::Failure;
 use super::exit::Exit;
 use super::output::Output;
 use super::{
-    certificate, cluster, conflicts, create, delete, demo, dev, elect, get, grant, guarded, keygen, list,
-    namespace, node, once, outcome, overwrite, owner, replace, resign, resolve, show, status, update,
+    certificate, check, cluster, conflicts, create, delete, demo, dev, elect, get, grant, guarded, keygen,
+    list, namespace, node, once, outcome, overwrite, owner, replace, resign, resolve, show, status, update,
 };
 use crate::core::object::{Key, NamespaceName};
 
@@ -101,6 +101,8 @@ pub(super) enum Command {
     Once(once::Args),
     /// Find out what became of a write, or settle it
     Outcome(outcome::Args),
+    /// Judge a recorded history: is it what the store promises?
+    Check(check::Args),
     /// List keys
     List(list::Args),
     /// Show how the nodes are

@@ -12,6 +12,7 @@
 mod args;
 mod basis;
 mod certificate;
+mod check;
 mod child;
 mod cluster;
 mod conflicts;
@@ -105,6 +106,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Owner(args) => client(owner::run(&args, global)),
         Command::Resign(args) => client(resign::run(&args, global)),
         Command::Certificate(command) => certificate::run(&command, global),
+        Command::Check(args) => check::run(&args, global),
         Command::Once(args) => client(once::run(&args, global)),
         Command::Outcome(args) => client(outcome::run(&args, global)),
         Command::List(args) => client(list::run(&args, global)),

@@ -155,3 +155,51 @@ fn case_23_what_cannot_be_a_key_is_refused_alike_by_every_verb() {
         ["a key has 1 to 1024 bytes, this one has 0", "a key has 1 to 1024 bytes, this one has 65536"]
     );
 }
+
+/// Lines of a history, and the file that they are in.
+fn history(dir: &tempfile::TempDir, lines: &[&str]) -> String {
+    let path = dir.path().join("history.jsonl");
+    fs::write(&path, lines.join("\n")).expect("a file");
+    path.to_str().expect("a text").to_owned()
+}
+
+#[test]
+fn a_recorded_history_is_judged() {
+    const FIRST: &str = r#"{"type":"history","version":1}"#;
+    let dir = tempfile::tempdir().unwrap();
+    let mut lines = vec![
+        FIRST,
+        r#"{"type":"invoke","op":1,"time":0,"client":"c1","call":{"swap":{"register":"k","to":"a"}}}"#,
+        r#"{"type":"ok","op":1,"time":1500}"#,
+        r#"{"type":"invoke","op":2,"time":2000,"client":"c1","call":{"swap":{"register":"k","from":"a","to":"b"}}}"#,
+        r#"{"type":"ok","op":2,"time":3000}"#,
+    ];
+    let right = tanist(&["check", &history(&dir, &lines)]).expect(0);
+    assert_eq!(right.text(), "register k: right (2 ok, 0 fail, 0 unknown)");
+
+    lines.push(r#"{"type":"invoke","op":3,"time":2000000000,"client":"c2","call":{"get":{"register":"k"}}}"#);
+    lines.push(r#"{"type":"ok","op":3,"time":2000001000,"saw":["a"]}"#);
+    let file = history(&dir, &lines);
+    let wrong = tanist(&["check", &file]).expect(1);
+    let expected = "register k: WRONG: a stale answer (3 ok, 0 fail, 0 unknown)\n  \
+                    0.000002 s - 0.000003 s  c1  swap a -> b: ok\n  \
+                    2.000000 s - 2.000001 s  c2  get: ok, saw a";
+    assert_eq!(wrong.text(), expected);
+    assert!(wrong.err.contains("1 of 1 histories break a promise"), "{}", wrong.err);
+    let json = tanist(&["check", &file, "--json"]).expect(1).json();
+    let violation = &json["histories"][0]["violation"];
+    assert_eq!(violation["rule"], "a stale answer");
+    assert_eq!(violation["operations"][1]["op"], 3);
+
+    for (lines, why) in [
+        (vec![], "no operation"),
+        (vec![FIRST], "no operation"),
+        (vec![FIRST, "{"], "line 2"),
+        (vec![FIRST, r#"{"type":"unknown","op":1}"#], "line 2: operation 1 ends, and did not begin before"),
+        (vec![r#"{"type":"unknown","op":1}"#], "line 1: the first line is not"),
+    ] {
+        let refused = tanist(&["check", &history(&dir, &lines)]).expect(1);
+        assert!(refused.err.contains(why), "{}", refused.err);
+    }
+    tanist(&["check", "/nowhere"]).expect(1);
+}

@@ -9,7 +9,7 @@ mod attacks;
 mod build;
 mod codec;
 mod history;
-mod linear;
+mod judges;
 mod linearizable;
 mod merge;
 mod messages;

@@ -8,11 +8,11 @@ use tanist::cli::local::Plan;
 use tanist::cli::relay::{Faults, Relay};
 use tanist::client::{Client, Head, Linearizable, Ticket, Unknown, WriteError, Written};
 use tanist::core::write::WriteId;
+use tanist::history::linear::{Action, Came, Operation, order};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::linear::{Action, Came, Operation, order};
 use super::support::{Cluster, PATIENCE, now, run, seconds, since};
 
 const CLIENTS: usize = 8;

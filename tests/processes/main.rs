@@ -16,8 +16,6 @@ mod disks;
 mod failures;
 mod histories;
 mod limits;
-#[path = "../laws/linear.rs"]
-mod linear;
 mod ownership;
 mod registers;
 mod support;

@@ -1,41 +1,50 @@
-//! Whether what clients were told of one register is linearizable.
+//! Whether what clients were told of one register is linearizable, whatever its values are.
 //!
 //! This is the algorithm of Wing and Gong (1993) with the memo of Lowe (2017): look for an order of the
 //! operations that keeps to real time and that a register, doing one after the other, could have answered
 //! with; never look twice at the same operations done with the same value left. It knows nothing of
-//! generations, ballots or the register's history, and includes nothing of the crate: other tests take this
-//! file by its path.
+//! generations, ballots or the register's history. [`register`](super::register) is faster where every
+//! write makes a value of its own, and is held against this.
 
 use std::collections::BTreeSet;
 
 /// One operation, as the client that asked for it saw it. `V` names a version; every write makes another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Operation<V> {
+pub struct Operation<V> {
     /// When it was asked for.
-    pub(crate) asked: u64,
+    pub asked: u64,
     /// When the answer came; never, if nobody knows how it ended: then it may happen at any later time, or not
     /// at all.
-    pub(crate) answered: Option<u64>,
+    pub answered: Option<u64>,
     /// What it was.
-    pub(crate) action: Action<V>,
+    pub action: Action<V>,
 }
 
 /// What was asked, and what was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Action<V> {
+pub enum Action<V> {
     /// A read that showed this version, or that there was none.
     Read(Option<V>),
-    /// A compare-and-set from one version to another, and what came of it.
-    Swap { from: Option<V>, to: V, came: Came<V> },
+    /// A compare-and-set, and what came of it.
+    Swap {
+        /// The version that it named; none, if it wanted none to be there.
+        from: Option<V>,
+        /// The version that it makes.
+        to: V,
+        /// What came of it.
+        came: Came<V>,
+    },
 }
 
 /// What came of a compare-and-set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Came<V> {
+pub enum Came<V> {
     /// It was applied.
     Applied,
     /// It was refused, because this was there.
     Refused(Option<V>),
+    /// Nothing changed, and the answer does not say what was there.
+    Failed,
     /// There is no answer.
     Unknown,
 }
@@ -51,6 +60,7 @@ impl<V: Clone + Eq> Action<V> {
             Action::Swap { from, came: Came::Refused(saw), .. } => {
                 (saw.as_ref() == held && saw != from, held)
             }
+            Action::Swap { came: Came::Failed, .. } => (true, held),
         };
         possible.then(|| after.cloned())
     }
@@ -58,7 +68,7 @@ impl<V: Clone + Eq> Action<V> {
 
 /// An order that explains the operations, as their places in the list; or `None` if there is none. The
 /// register is absent at first.
-pub(crate) fn order<V: Clone + Ord>(operations: &[Operation<V>]) -> Option<Vec<usize>> {
+pub fn order<V: Clone + Ord>(operations: &[Operation<V>]) -> Option<Vec<usize>> {
     let mut search = Search::new(operations);
     let mut seen = BTreeSet::new();
     let mut held: Option<V> = None;
