@@ -5,12 +5,14 @@
 //! chance decides is decided by a seed.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::net::UdpSocket;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -19,6 +21,9 @@ const PACKET: usize = 65_535;
 /// Senders that a relay remembers: far more than nodes dial from.
 const SENDERS: usize = 256;
 
+/// A packet that is to be overtaken waits for so long, at most, in units of 256 µs.
+const OVERTAKEN: u64 = 100;
+
 /// What happens to packets of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Faults {
@@ -26,13 +31,57 @@ pub struct Faults {
     pub cut: bool,
     /// So many of a thousand packets are lost.
     pub lost_per_mille: u16,
+    /// So many of a thousand packets arrive twice.
+    pub doubled_per_mille: u16,
+    /// So many of a thousand packets are overtaken by later ones.
+    pub overtaken_per_mille: u16,
+    /// So many of a thousand packets arrive with a bit that is wrong.
+    pub flipped_per_mille: u16,
     /// Every packet is late by this.
     pub delay: Duration,
 }
 
 impl Faults {
+    /// A wire that does no harm.
+    pub const NONE: Faults = Faults {
+        cut: false,
+        lost_per_mille: 0,
+        doubled_per_mille: 0,
+        overtaken_per_mille: 0,
+        flipped_per_mille: 0,
+        delay: Duration::ZERO,
+    };
     /// A wire that was cut.
-    pub const CUT: Faults = Faults { cut: true, lost_per_mille: 0, delay: Duration::ZERO };
+    pub const CUT: Faults = Faults { cut: true, ..Faults::NONE };
+}
+
+/// Packets so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Those that passed, whatever happened to them.
+    pub passed: u64,
+    /// Those that were lost.
+    pub lost: u64,
+    /// Those that arrived twice.
+    pub doubled: u64,
+    /// Those that were held back so that others overtook them.
+    pub overtaken: u64,
+    /// Those with a bit that is wrong.
+    pub flipped: u64,
+}
+
+impl std::ops::Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        Counts {
+            passed: self.passed + other.passed,
+            lost: self.lost + other.lost,
+            doubled: self.doubled + other.doubled,
+            overtaken: self.overtaken + other.overtaken,
+            flipped: self.flipped + other.flipped,
+        }
+    }
 }
 
 /// A wire from whoever dials it to one target, and back.
@@ -50,8 +99,16 @@ pub struct Direction {
     name: String,
     faults: Mutex<Faults>,
     random: AtomicU64,
-    passed: AtomicU64,
-    lost: AtomicU64,
+    counts: Mutex<Counts>,
+}
+
+/// What happens to one packet that passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Verdict {
+    delay: Duration,
+    twice: bool,
+    /// The bit that is wrong.
+    flipped: Option<usize>,
 }
 
 impl Relay {
@@ -91,13 +148,8 @@ impl Drop for Relay {
 
 impl Direction {
     fn new(name: String, seed: u64) -> Self {
-        Direction {
-            name,
-            faults: Mutex::default(),
-            random: AtomicU64::new(seed),
-            passed: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
-        }
+        let random = AtomicU64::new(seed);
+        Direction { name, faults: Mutex::default(), random, counts: Mutex::default() }
     }
 
     /// Has `faults` happen from now on.
@@ -106,19 +158,37 @@ impl Direction {
         *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
-    /// Packets that passed so far, and packets that were lost.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.passed.load(Relaxed), self.lost.load(Relaxed))
+    /// Packets so far.
+    pub fn counts(&self) -> Counts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How late the next packet is; `None` if it is lost.
-    fn verdict(&self, len: usize) -> Option<Duration> {
+    /// What happens to the next packet; `None` if it is lost.
+    fn verdict(&self, len: usize) -> Option<Verdict> {
         let faults = *self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost =
-            faults.cut || faults.lost_per_mille > 0 && self.draw() % 1000 < u64::from(faults.lost_per_mille);
-        tracing::trace!(wire = self.name, len, lost, "a packet");
-        if lost { &self.lost } else { &self.passed }.fetch_add(1, Relaxed);
-        (!lost).then_some(faults.delay)
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let happens = |per_mille: u16| per_mille > 0 && self.draw() % 1000 < u64::from(per_mille);
+        if faults.cut || happens(faults.lost_per_mille) {
+            tracing::trace!(wire = self.name, len, "a packet is lost");
+            counts.lost += 1;
+            return None;
+        }
+        let mut verdict = Verdict { delay: faults.delay, twice: false, flipped: None };
+        counts.passed += 1;
+        if happens(faults.doubled_per_mille) {
+            counts.doubled += 1;
+            verdict.twice = true;
+        }
+        if happens(faults.overtaken_per_mille) {
+            counts.overtaken += 1;
+            verdict.delay += Duration::from_micros(256 * (1 + self.draw() % OVERTAKEN));
+        }
+        if happens(faults.flipped_per_mille) && len > 0 {
+            counts.flipped += 1;
+            verdict.flipped = usize::try_from(self.draw()).ok().map(|bit| bit % (8 * len));
+        }
+        tracing::trace!(wire = self.name, len, ?verdict, "a packet");
+        Some(verdict)
     }
 
     /// SplitMix64 (Steele, Lea and Flood, 2014): a sequence that the seed determines.
@@ -153,17 +223,42 @@ async fn carry(front: Arc<UdpSocket>, target: SocketAddr, there: Arc<Direction>,
                 upstream
             }
         };
-        match there.verdict(len) {
-            None => {}
-            Some(Duration::ZERO) => drop(upstream.send(&packet[..len]).await),
-            Some(delay) => {
-                let packet = packet[..len].to_vec();
-                tokio::spawn(async move {
-                    tokio::time::sleep(delay).await;
-                    let _ = upstream.send(&packet).await;
-                });
-            }
+        let Some(verdict) = there.verdict(len) else { continue };
+        // What cannot be sent is lost, as on any wire.
+        let send = move |packet: Bytes| {
+            let upstream = upstream.clone();
+            async move { drop(upstream.send(&packet).await) }
+        };
+        verdict.deliver(&mut packet[..len], send).await;
+    }
+}
+
+impl Verdict {
+    /// Has `send` send the packet, as often, as late and as damaged as is decided.
+    async fn deliver<S, F>(self, packet: &mut [u8], send: S)
+    where
+        S: Fn(Bytes) -> F + Send + 'static,
+        F: Future<Output = ()> + Send,
+    {
+        if let Some(bit) = self.flipped
+            && let Some(byte) = packet.get_mut(bit / 8)
+        {
+            *byte ^= 1 << (bit % 8);
         }
+        let packet = Bytes::copy_from_slice(packet);
+        let sending = async move {
+            if self.twice {
+                send(packet.clone()).await;
+            }
+            send(packet).await;
+        };
+        if self.delay.is_zero() {
+            return sending.await;
+        }
+        tokio::spawn(async move {
+            tokio::time::sleep(self.delay).await;
+            sending.await;
+        });
     }
 }
 
@@ -171,17 +266,13 @@ async fn answer(upstream: Arc<UdpSocket>, front: Arc<UdpSocket>, to: SocketAddr,
     let mut packet = vec![0; PACKET];
     loop {
         let Ok(len) = upstream.recv(&mut packet).await else { continue };
-        match back.verdict(len) {
-            None => {}
-            Some(Duration::ZERO) => drop(front.send_to(&packet[..len], to).await),
-            Some(delay) => {
-                let (packet, front) = (packet[..len].to_vec(), front.clone());
-                tokio::spawn(async move {
-                    tokio::time::sleep(delay).await;
-                    let _ = front.send_to(&packet, to).await;
-                });
-            }
-        }
+        let Some(verdict) = back.verdict(len) else { continue };
+        let front = front.clone();
+        let send = move |packet: Bytes| {
+            let front = front.clone();
+            async move { drop(front.send_to(&packet, to).await) }
+        };
+        verdict.deliver(&mut packet[..len], send).await;
     }
 }
 
@@ -231,10 +322,10 @@ impl Network {
         }
     }
 
-    /// Packets that passed between all nodes, and packets that were lost.
-    pub fn counts(&self) -> (u64, u64) {
+    /// Packets between all nodes.
+    pub fn counts(&self) -> Counts {
         let directions = self.0.values().flat_map(|relay| [relay.there(), relay.back()]);
-        directions.map(Direction::counts).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        directions.map(Direction::counts).fold(Counts::default(), std::ops::Add::add)
     }
 }
 
@@ -263,20 +354,42 @@ mod tests {
 
         relay.back().set(Faults::CUT);
         far.send_to(b"lost", from).await.unwrap();
-        while relay.back().counts() != (1, 1) {
+        while (relay.back().counts().passed, relay.back().counts().lost) != (1, 1) {
             tokio::task::yield_now().await;
         }
-        relay.back().set(Faults { delay: Duration::from_millis(5), ..Faults::default() });
+        relay.back().set(Faults { delay: Duration::from_millis(5), ..Faults::NONE });
         far.send_to(b"late", from).await.unwrap();
         let len = tokio::time::timeout(LONG, near.recv(&mut buffer)).await.unwrap().unwrap();
         assert_eq!(&buffer[..len], b"late");
+
+        relay.back().set(Faults { doubled_per_mille: 1000, ..Faults::NONE });
+        far.send_to(b"twice", from).await.unwrap();
+        for _ in 0..2 {
+            let len = tokio::time::timeout(LONG, near.recv(&mut buffer)).await.unwrap().unwrap();
+            assert_eq!(&buffer[..len], b"twice");
+        }
+        relay.back().set(Faults { overtaken_per_mille: 1000, ..Faults::NONE });
+        far.send_to(b"first", from).await.unwrap();
+        while relay.back().counts().overtaken < 1 {
+            tokio::task::yield_now().await;
+        }
+        relay.back().set(Faults { flipped_per_mille: 1000, ..Faults::NONE });
+        far.send_to(&[0; 5], from).await.unwrap();
+        let mut heard = Vec::new();
+        for _ in 0..2 {
+            let len = tokio::time::timeout(LONG, near.recv(&mut buffer)).await.unwrap().unwrap();
+            heard.push(buffer[..len].to_vec());
+        }
+        heard.sort();
+        assert_eq!(heard[0].iter().map(|byte| byte.count_ones()).sum::<u32>(), 1, "one bit");
+        assert_eq!(heard[1], b"first");
     }
 
     #[test]
     fn the_seed_decides_what_is_lost() {
         let lost = |seed| {
             let direction = Direction::new(String::new(), seed);
-            direction.set(Faults { lost_per_mille: 300, ..Faults::default() });
+            direction.set(Faults { lost_per_mille: 300, ..Faults::NONE });
             (0..1000).map(|_| direction.verdict(1).is_none()).collect::<Vec<_>>()
         };
         assert_eq!(lost(1), lost(1));

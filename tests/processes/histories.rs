@@ -243,7 +243,7 @@ fn case_15_registers_are_linearizable_through_kills_pauses_and_cuts() {
             Action::Swap { came, .. } => *came == Came::Applied,
         });
         let (done, conflicts) = (done.count(), all().filter(|one| refused(one)).count());
-        let (_, lost) = cluster.local.network().unwrap().counts();
+        let lost = cluster.local.network().unwrap().counts().lost;
         println!(
             "{done} operations succeeded, {conflicts} conflicts, settled (applied, refused, forgotten) \
              {verdicts:?}; blows (kill, stop, one way, around, answers) {blows:?}, {lost} packets lost"

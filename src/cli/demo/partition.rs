@@ -35,7 +35,7 @@ pub(super) async fn check(world: &mut World) -> Result<Finding, Surprise> {
     let first = alone.replace(&here, encode_set(["eggs"])).await?;
     let second = majority.replace(&there, encode_set(["milk", "eggs", "bread"])).await?;
     let acknowledged = [&first, &second].iter().filter(|written| written.applied().is_some()).count();
-    let (_, lost) = wires.counts();
+    let lost = wires.counts().lost;
 
     wires.set_around(0, Faults::default());
     let healed = world.clock.now();

@@ -34,7 +34,7 @@ pub(super) async fn check(world: &mut World) -> Result<Finding, Surprise> {
     let Err(WriteError::Unknown(unknown)) = through.replace(&basis, "paid").await else {
         return Err(Surprise::new("a write got an answer, though no answer could pass"));
     };
-    let (_, lost) = wire.back().counts();
+    let lost = wire.back().counts().lost;
     let receipt = world.local.dir().join("receipt");
     std::fs::write(&receipt, unknown.receipt().to_bytes())?;
     if world.breaks(Rule::Settle) {
