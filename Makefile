@@ -12,7 +12,7 @@ SIM := cargo test --release --locked --no-default-features --test sim
 BUILD := cargo build --release --locked --bins --tests
 CARGO_DENY := 0.20.2
 
-.PHONY: help demo test sim check audit bench build setup rocksdb deny
+.PHONY: help demo test sim chaos check audit bench build setup rocksdb deny
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -28,6 +28,11 @@ test: rocksdb ## run all tests
 
 sim: setup ## run SEEDS of the simulator, from FIRST on; SEED=n LINES=m runs one again, with its trace
 	@$(SIM) $(if $(SEED),replay,seeds) -- --nocapture
+
+chaos: rocksdb ## storms of DURATION seconds on NODES nodes (3 or 5; both, if left out), from SEED on
+	@.ci/setup test
+	CHAOS_SECONDS=$(DURATION) CHAOS_NODES=$(NODES) CHAOS_SEED=$(SEED) \
+		cargo test --release --locked --test processes chaos -- --nocapture --test-threads 1
 
 check: rocksdb deny ## formatting, lints, documentation, dependencies, features
 	cargo fmt --all --check

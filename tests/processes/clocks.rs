@@ -7,7 +7,7 @@ use tanist::cli::local::Plan;
 use super::support::{Cluster, run, text};
 
 /// The library that fakes the time of whatever loads it.
-fn faketime() -> String {
+pub(crate) fn faketime() -> String {
     let roots = ["/usr/lib", "/usr/lib64", "/usr/local/lib"].map(PathBuf::from);
     let folders = roots.iter().flat_map(|root| {
         let below = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -15,10 +15,10 @@ use tanist::wire::client::Failure;
 use super::support::{Cluster, NAMESPACE, PATIENCE, eventually, run, text};
 
 /// A small file system of its own; unmounted when dropped.
-struct Tmpfs(Scratch);
+pub(crate) struct Tmpfs(Scratch);
 
 impl Tmpfs {
-    fn mount(mib: u32) -> Self {
+    pub(crate) fn mount(mib: u32) -> Self {
         let folder = scratch("tanist-tmpfs").unwrap();
         let size = format!("size={mib}m");
         let mounted =
@@ -28,8 +28,13 @@ impl Tmpfs {
         Tmpfs(folder)
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     /// Fills what is free.
-    fn fill(&self) -> PathBuf {
+    pub(crate) fn fill(&self) -> PathBuf {
         let path = self.0.path().join("filler");
         let mut file = OpenOptions::new().create(true).append(true).open(&path).unwrap();
         for block in [1 << 20, 4096] {
@@ -70,7 +75,7 @@ fn case_33_a_full_disk_refuses_writes_until_there_is_room() {
     run(async {
         let disk = Tmpfs::mount(64);
         let limits = Limits { disk_free_mib: 8, disk_reserve_mib: 8, ..Limits::default() };
-        let data = BTreeMap::from([(0, disk.0.path().join("data"))]);
+        let data = BTreeMap::from([(0, disk.path().join("data"))]);
         let mut cluster = Cluster::start_with(Plan { nodes: 1, relays: None, limits, data }, &[]).await;
         let test = cluster.open().await;
         test.create("before", "x").await.unwrap();

@@ -10,6 +10,7 @@
     reason = "a test may unwrap, and so may what only tests call"
 )]
 
+mod chaos;
 mod clocks;
 mod commands;
 mod disks;

@@ -11,14 +11,14 @@ use tanist::cli::local::Plan;
 use super::support::{Cluster, PATIENCE, run};
 
 /// `strace` attached to a process; detached when dropped.
-struct Trace {
+pub(crate) struct Trace {
     strace: Child,
     output: PathBuf,
 }
 
 impl Trace {
     /// Attaches to all threads of `pid`, and waits until that is done.
-    fn attach(pid: Pid, output: &Path, more: &[&str]) -> Self {
+    pub(crate) fn attach(pid: Pid, output: &Path, more: &[&str]) -> Self {
         let mut command = Command::new("strace");
         command.args(["-f", "-ttt", "-T", "-e", "trace=fdatasync,fsync,sync_file_range"]).args(more);
         command.arg("-o").arg(output).arg("-p").arg(pid.as_raw_nonzero().to_string());
