@@ -26,7 +26,7 @@ test: rocksdb ## run all tests
 	cargo test --release --locked
 	tests/python/run
 
-sim: setup ## run SEEDS of the simulator, from FIRST on; SEED=n LINES=m runs one again, with its trace
+sim: setup ## run SEEDS of the simulator, from FIRST on, or for DURATION seconds; SEED=n LINES=m runs one again
 	@$(SIM) $(if $(SEED),replay,seeds) -- --nocapture
 
 chaos: rocksdb ## storms of DURATION seconds on NODES nodes (3 or 5; both, if left out), from SEED on

@@ -30,6 +30,7 @@ pub struct Coverage {
     pub crashes_of_all: u64,
     pub cuts: BTreeMap<Cut, u64>,
     pub lost_rows: u64,
+    pub rotten_rows: u64,
     pub restored: u64,
     pub wiped: u64,
     pub lied: u64,
@@ -99,6 +100,7 @@ impl Coverage {
             crashes_of_all,
             cuts,
             lost_rows,
+            rotten_rows,
             restored,
             wiped,
             lied,
@@ -147,6 +149,7 @@ impl Coverage {
             ("crashes", crashes),
             ("crashes of all", crashes_of_all),
             ("lost rows", lost_rows),
+            ("rotten rows", rotten_rows),
             ("restored disks", restored),
             ("wiped disks", wiped),
             ("disks that lied", lied),
@@ -188,7 +191,7 @@ impl Coverage {
             ($($field:ident)*) => { $(self.$field += other.$field;)* };
         }
         sum!(seeds writes repeats applied beside_siblings refused unknown failed reads outcomes messages
-             lost_messages batches lost_batches crashes crashes_of_all lost_rows restored wiped lied
+             lost_messages batches lost_batches crashes crashes_of_all lost_rows rotten_rows restored wiped lied
              freezes full_disks failed_syncs forgot
              readmitted forged rejected malformed denied equivocations epochs p2_pairs live_at_end
              register_applied register_refused register_unknown register_reads verdicts forbidden seals

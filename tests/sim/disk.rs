@@ -21,6 +21,11 @@ const KEY_TABLE: u8 = 2;
 /// The first byte of the rows of the applied index.
 pub const INDEX_TABLE: u8 = 3;
 
+/// The first byte of the rows of values.
+const VALUE_TABLE: u8 = 4;
+/// The first bytes of rows that may rot: those of registers, too.
+const ROTTING: [u8; 4] = [KEY_TABLE, INDEX_TABLE, VALUE_TABLE, 10];
+
 /// One node's data directory.
 pub struct Disk {
     /// The rows.
@@ -119,6 +124,27 @@ impl Disk {
         self.rows.lose_rows(lost) > 0
     }
 
+    /// The keys of rows that a node reads again and again: of keys, of the index, of values, of registers.
+    pub fn rows_that_rot(&self) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        self.rows.lose_rows(|row, _| {
+            if row.first().is_some_and(|table| ROTTING.contains(table)) {
+                found.push(row.to_vec());
+            }
+            false
+        });
+        found
+    }
+
+    /// Lets a row rot so that it can be told: what a store with checksums makes of bits that flipped.
+    pub fn rot(&self, row: &[u8]) {
+        let is_value = row.first() == Some(&VALUE_TABLE);
+        self.rows.rot(row, |bytes| match bytes.first_mut() {
+            Some(encoding) if is_value => *encoding = 0xff,
+            _ => bytes.truncate(bytes.len() / 2),
+        });
+    }
+
     /// What is durable of a key.
     pub fn key_row(&self, namespace: NamespaceId, key: &Key) -> Rc<KeyRow> {
         let Some(bytes) = self.rows.get(&rows::key(namespace, key)).expect("memory reads") else {
@@ -128,7 +154,8 @@ impl Disk {
         match decoded.get(key) {
             Some((same, row)) if *same == bytes => Rc::clone(row),
             _ => {
-                let row: Rc<KeyRow> = Rc::new(rows::decode(&bytes).expect("the row decodes"));
+                // A row that rotted is as good as lost.
+                let row: Rc<KeyRow> = Rc::new(rows::decode(&bytes).unwrap_or_default());
                 decoded.insert(key.clone(), (bytes, Rc::clone(&row)));
                 row
             }
@@ -147,7 +174,7 @@ impl Disk {
         let rows = self.rows.scan(&rows::keys(namespace, b""), None, usize::MAX).expect("memory scans");
         let decode = |(row, value): (Bytes, Bytes)| {
             let key = rows::key_of(&row).expect("the row's key");
-            (key, rows::decode(&value).expect("the row decodes"))
+            (key, rows::decode(&value).unwrap_or_default())
         };
         rows.into_iter().map(decode).collect()
     }

@@ -12,10 +12,11 @@
 //! scripts/   named scenarios: attacks and cases, step by step
 //! ```
 //!
-//! `make sim SEEDS=1000` runs more; `make sim SEED=7 LINES=100000` runs one again, with its trace.
+//! `make sim SEEDS=1000` runs more, `make sim DURATION=60` for so many seconds; `make sim SEED=7 LINES=100000` runs one again, with its trace.
 
 #![allow(unreachable_pub, reason = "everything here is private to the test")]
 #![allow(missing_docs, reason = "counters are named after what they count")]
+#![allow(clippy::disallowed_methods, reason = "how long seeds take is measured; no seed knows a clock")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing seed must show how it is run again")]
 
 mod checks;
@@ -39,6 +40,7 @@ mod world;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use coverage::Coverage;
 use faults::Plant;
@@ -50,61 +52,71 @@ fn from_env(name: &str) -> Option<u64> {
 
 #[test]
 fn seeds() {
-    let count = from_env("SEEDS").unwrap_or(100);
+    let time = from_env("DURATION").map(Duration::from_secs);
+    let count = from_env("SEEDS").unwrap_or(if time.is_some() { u64::MAX / 2 } else { 100 });
     let first = from_env("FIRST").unwrap_or(1);
-    let all = match many(first..first + count) {
-        Ok(all) => all,
+    let begun = Instant::now();
+    let (seeds, all) = match many(first..first + count, time.map(|time| begun + time)) {
+        Ok(done) => done,
         Err(seed) => panic!("{}", run::explain(seed, Plant::Nothing)),
     };
+    println!("{seeds:>9} seeds from {first} on, in {:.1} s", begun.elapsed().as_secs_f64());
     for (name, count) in all.named() {
         println!("{count:>9} {name}");
     }
-    if count >= 100 {
+    if seeds >= 100 {
         all.is_enough().expect("too little happened for the checks to mean anything");
     }
 }
 
-/// Runs seeds on all processors; the lowest one that fails, if any does.
-fn many(seeds: Range<u64>) -> Result<Coverage, u64> {
+/// Runs seeds on all processors, until all are done or time is over: how many, and what happened; or the
+/// lowest one that fails, if any does.
+fn many(seeds: Range<u64>, until: Option<Instant>) -> Result<(u64, Coverage), u64> {
     let next = AtomicU64::new(seeds.start);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let work = || {
-        let mut all = Coverage::default();
+        let (mut done, mut all) = (0, Coverage::default());
         loop {
             let seed = next.fetch_add(1, Relaxed);
-            if seed >= seeds.end {
-                return Ok(all);
+            if seed >= seeds.end || until.is_some_and(|until| Instant::now() >= until) {
+                return Ok((done, all));
             }
             match run::seed(seed, Plant::Nothing, false) {
-                Ok(coverage) => all.add(&coverage),
+                Ok(coverage) => {
+                    done += 1;
+                    all.add(&coverage);
+                }
                 Err(_) => {
                     // Those below it that others are at are still run to their end.
                     next.fetch_max(seeds.end, Relaxed);
                     return Err(seed);
                 }
             }
-            progress(seed - seeds.start + 1, seeds.end - seeds.start);
+            progress(seed - seeds.start + 1);
         }
     };
-    let ends: Vec<Result<Coverage, u64>> = std::thread::scope(|scope| {
+    let ends: Vec<Result<(u64, Coverage), u64>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().expect("a panic of a seed is caught")).collect()
     });
-    let mut all = Coverage::default();
+    let (mut done, mut all) = (0, Coverage::default());
     let mut failed = None;
     for end in ends {
         match end {
-            Ok(coverage) => all.add(&coverage),
+            Ok((seeds, coverage)) => {
+                done += seeds;
+                all.add(&coverage);
+            }
             Err(seed) => failed = Some(failed.map_or(seed, |lowest: u64| lowest.min(seed))),
         }
     }
-    failed.map_or(Ok(all), Err)
+    failed.map_or(Ok((done, all)), Err)
 }
 
 /// A line now and then, if it takes long; seen with `--nocapture`.
-fn progress(done: u64, of: u64) {
+fn progress(done: u64) {
     if done.is_multiple_of(500) {
-        println!("{done:>9} of {of} seeds");
+        println!("{done:>9} seeds");
     }
 }
 

@@ -175,6 +175,17 @@ impl World {
                     }
                 }
             }
+            Damage::Rotten => {
+                // A running node may have the row in memory; one that starts reads what is there.
+                self.crash(node, 0);
+                for row in self.nodes[node].disk.rows_that_rot() {
+                    if self.dice.chance(40) {
+                        self.nodes[node].disk.rot(&row);
+                        self.coverage.rotten_rows += 1;
+                    }
+                }
+                self.after(20, Event::Start { node });
+            }
             Damage::Restored { mark } => {
                 self.crash(node, 0);
                 if let Some((before, after)) = self.nodes[node].disk.restore(mark) {

@@ -12,6 +12,8 @@ pub enum Damage {
         /// Whether the index rows go with them.
         index: bool,
     },
+    /// Rows of keys, registers and values rot where they lie.
+    Rotten,
     /// An old state of the disk comes back.
     Restored {
         /// Whether the high-water file comes back with it, so that only peers can tell.
@@ -30,6 +32,11 @@ impl Damage {
     /// Whether the node knows more than its disk: P2 and exact reads are not claimed then.
     pub fn is_some(self) -> bool {
         self != Damage::None
+    }
+
+    /// Whether rows are gone, or as good as gone, from a store that is otherwise what it was.
+    pub fn loses_rows(self) -> bool {
+        matches!(self, Damage::LostRows { .. } | Damage::Rotten)
     }
 
     /// Whether acceptors keep what they promised. A disk that went back without anybody who noticed is
@@ -125,6 +132,7 @@ impl Options {
                 4 => Damage::Wiped,
                 5 => Damage::Lying { mark: false },
                 6 => Damage::Lying { mark: true },
+                7 => Damage::Rotten,
                 _ => Damage::None,
             },
             readmit: dice.chance(50),

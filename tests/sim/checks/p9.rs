@@ -16,7 +16,7 @@ use tanist::wire::registry::{PeerMessage, Reply};
 
 use crate::healing::Final;
 use crate::history::Asked;
-use crate::options::Damage;
+
 use crate::world::World;
 
 /// A message leaves a node: versions, ids and votes in it are durable there.
@@ -112,7 +112,7 @@ fn shown(world: &World, key: &Key, id: WriteId) -> Result<(), String> {
 }
 
 fn durable(world: &World, nodes: &[usize], key: &Key, id: WriteId) -> Result<(), String> {
-    let lossy = matches!(world.options.damage, Damage::LostRows { .. });
+    let lossy = world.options.damage.loses_rows();
     let lost = |node: &usize| lossy && world.damaged.contains(node);
     let on = |node: &usize| lost(node) || world.nodes[*node].disk.knows(world.founding.namespace, key, id);
     if nodes.iter().any(on) {
@@ -124,7 +124,7 @@ fn durable(world: &World, nodes: &[usize], key: &Key, id: WriteId) -> Result<(),
 
 /// A version that leaves is on the node's disk with its stamps, or was superseded there since.
 fn stamped(world: &World, node: usize, key: &Key, version: &Version) -> Result<(), String> {
-    if world.damaged.contains(&node) && matches!(world.options.damage, Damage::LostRows { .. }) {
+    if world.damaged.contains(&node) && world.options.damage.loses_rows() {
         return Ok(());
     }
     durable(world, &[node], key, version.id())?;
