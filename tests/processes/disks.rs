@@ -120,7 +120,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn data_of_a_newer_format_are_refused_and_left_as_they_are() {
+fn case_09_data_of_another_format_are_refused_and_left_as_they_are() {
     run(async {
         let mut cluster = Cluster::start().await;
         cluster.open().await.create("k", "x").await.unwrap();
@@ -129,19 +129,22 @@ fn data_of_a_newer_format_are_refused_and_left_as_they_are() {
         let format = data.join("FORMAT");
         let known = fs::read_to_string(&format).unwrap();
         let number: u32 = known.trim().rsplit(' ').next().unwrap().parse().unwrap();
-        fs::write(&format, known.replace(&number.to_string(), &(number + 1).to_string())).unwrap();
-        let before = contents(&data);
+        // The binary of a later day, and of an earlier one.
+        for other in [number + 1, number - 1] {
+            fs::write(&format, known.replace(&number.to_string(), &other.to_string())).unwrap();
+            let before = contents(&data);
+            cluster.local.start(0).unwrap();
+            let ended = tokio::time::timeout(PATIENCE, cluster.local.ended(0)).await;
+            assert_eq!(ended.unwrap().unwrap().unwrap().code(), Some(1));
+            let log = fs::read_to_string(cluster.local.log(0)).unwrap();
+            let why = format!("format {other}, need {number}");
+            assert!(log.contains(&why), "{why:?} is not in the log: {log}");
+            assert_eq!(contents(&data), before, "not a byte has changed");
 
-        cluster.local.start(0).unwrap();
-        let status = tokio::time::timeout(PATIENCE, cluster.local.ended(0)).await.unwrap().unwrap().unwrap();
-        assert_eq!(status.code(), Some(1));
-        let log = fs::read_to_string(cluster.local.log(0)).unwrap();
-        let why = format!("format {}, need {number}", number + 1);
-        assert!(log.contains(&why), "{why:?} is not in the log: {log}");
-        assert_eq!(contents(&data), before, "not a byte has changed");
-
-        fs::write(&format, known).unwrap();
-        cluster.heal().await;
-        assert!(cluster.open_at(0).await.get("k").await.unwrap().value().unwrap().is_some());
+            fs::write(&format, &known).unwrap();
+            cluster.heal().await;
+            assert!(cluster.open_at(0).await.get("k").await.unwrap().value().unwrap().is_some());
+            cluster.local.terminate(0).await.unwrap();
+        }
     });
 }

@@ -16,6 +16,7 @@ mod commands;
 mod disks;
 mod failures;
 mod histories;
+mod idle;
 mod limits;
 mod ownership;
 mod registers;
