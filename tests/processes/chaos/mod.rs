@@ -169,17 +169,11 @@ fn level(cluster: &Cluster, node: usize) -> [u64; 2] {
 /// Reads every key until all of its replicas that count hold the same; then writes down what they hold.
 async fn converge(cluster: &Cluster, recorder: &Recorder, nodes: usize) {
     let client = cluster.another().await;
-    let (_stop, stopped) = watch::channel(true);
-    let reader = async |space: &str| Worker {
-        name: "last".to_owned(),
-        space: client.space(space).await.unwrap(),
-        recorder: Arc::new(Recorder::new(Path::new("/dev/null"))),
-        stop: stopped.clone(),
-    };
-    let (siblings, registers) = (reader(NAMESPACE).await, reader("jobs").await);
+    let siblings = client.siblings(NAMESPACE).await.unwrap();
+    let registers = client.linearizable("jobs").await.unwrap();
     for key in (0..KEYS).map(|key| format!("key-{key}")) {
-        let object = ObjectId::new(siblings.space.id(), &Key::try_from(key.as_bytes().to_vec()).unwrap());
-        let replicas = client.configuration().replicas(siblings.space.id(), object);
+        let object = ObjectId::new(siblings.id(), &Key::try_from(key.as_bytes().to_vec()).unwrap());
+        let replicas = client.configuration().replicas(siblings.id(), object);
         let amnesiac = async |node: usize| {
             node == ODD
                 && cluster.local.status(&client, node).await.is_none_or(|status| status.counts.is_err())
@@ -192,7 +186,8 @@ async fn converge(cluster: &Cluster, recorder: &Recorder, nodes: usize) {
             }
         }
         let held = eventually("all replicas hold the same", PATIENCE, || async {
-            siblings.read(&key).await?;
+            // A read by quorum repairs what it meets.
+            siblings.get(&key).await.ok()?;
             let mut held = Vec::new();
             for (node, at) in &holders {
                 held.push((*node, at.get(&key).local().await.ok()?.versions().ids()));
@@ -209,8 +204,7 @@ async fn converge(cluster: &Cluster, recorder: &Recorder, nodes: usize) {
     }
     for key in (0..KEYS).map(|key| format!("key-{key}")).chain([LEDGER.to_owned()]) {
         let op = recorder.invoke("last", Call::Get { register: key.clone(), term: None });
-        let reading =
-            eventually("a register is read", PATIENCE, || async { registers.space.get(&key).await.ok() });
+        let reading = eventually("a register is read", PATIENCE, || async { registers.get(&key).await.ok() });
         recorder.ok(op, Some(load::names(reading.await.versions().ids())));
     }
 }
