@@ -39,12 +39,23 @@ struct Held {
 
 /// The held versions of one key: the live ones, and the superseded ones that a live one names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<Held>", into = "Vec<Held>")]
+#[serde(try_from = "Vec<Held>", into = "Vec<Held>")]
 pub struct Siblings(BTreeMap<WriteId, Held>);
 
-impl From<Vec<Held>> for Siblings {
-    fn from(held: Vec<Held>) -> Self {
-        Siblings(held.into_iter().map(|held| (held.version.id(), held)).collect())
+/// Versions are not in the one form: of each at most one, in the order of their ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the held versions of a key are sorted by id, each held once")]
+struct InvalidSiblings;
+
+impl TryFrom<Vec<Held>> for Siblings {
+    type Error = InvalidSiblings;
+
+    fn try_from(held: Vec<Held>) -> Result<Self, InvalidSiblings> {
+        let sorted = held.windows(2).all(|pair| matches!(pair, [a, b] if a.version.id() < b.version.id()));
+        if !sorted {
+            return Err(InvalidSiblings);
+        }
+        Ok(Siblings(held.into_iter().map(|held| (held.version.id(), held)).collect()))
     }
 }
 

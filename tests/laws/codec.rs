@@ -1,5 +1,7 @@
 //! Bytes from outside: no decoder panics, and what is taken has exactly one form.
 
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
 use data_encoding::HEXLOWER;
 use proptest::prelude::*;
@@ -10,6 +12,7 @@ use tanist::core::chain::{Decided, Entry, Vote};
 use tanist::core::codec;
 use tanist::core::events::Past;
 use tanist::core::register::RegisterState;
+use tanist::core::siblings::Siblings;
 use tanist::core::signature::Proof;
 use tanist::core::stamp::{SignedStamp, Stamp};
 use tanist::core::tenure::{Renewal, Seal, Tenure, TenureProof, TenureVote};
@@ -18,6 +21,7 @@ use tanist::core::write::Write;
 use tanist::wire::frame::Frame;
 use tanist::wire::registry::{PeerMessage, Reply, Request};
 
+use crate::build;
 use crate::merge::config;
 
 /// Every hexadecimal text of at least ten bytes in the committed vectors: real encodings to start from.
@@ -133,6 +137,30 @@ fn the_samples_are_worth_changing() {
     let samples = samples();
     let taken: usize = samples.iter().map(|sample| try_all(sample)).sum();
     assert!(samples.len() > 200 && taken > 100, "{} samples, {taken} taken", samples.len());
+}
+
+/// Held versions in another order, or one of them twice, would be a second form of a key's row.
+#[test]
+fn held_versions_have_one_order() {
+    let versions = [1, 2].map(|nonce| {
+        let write = build::write(nonce, &[]);
+        build::version(&write, &[build::stamp(&write, 0, nonce, nonce + 1, Past::new())])
+    });
+    let siblings = |versions: &[Version]| {
+        let mut all = Siblings::default();
+        for version in versions {
+            all.join(version.clone(), &BTreeMap::new(), &|_| false);
+        }
+        codec::encode(&all)
+    };
+    let [a, b] = [0, 1].map(|at| siblings(&versions[at..=at])[8..].to_vec());
+    let (first, second) = if siblings(&versions)[8..].starts_with(&a) { (a, b) } else { (b, a) };
+    let listed = |held: [&[u8]; 2]| [&2u64.to_be_bytes(), held[0], held[1]].concat();
+    assert_eq!(listed([&first, &second]), siblings(&versions));
+    assert!(codec::decode::<Siblings>(&listed([&first, &second])).is_ok());
+    for other in [[&second, &first], [&first, &first]] {
+        assert!(codec::decode::<Siblings>(&listed(other.map(|held| &held[..]))).is_err());
+    }
 }
 
 proptest! {
