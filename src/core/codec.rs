@@ -12,6 +12,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::limits;
 
+/// Bytes of a stored row at most, values aside.
+const STORED_LEN: usize = 256 << 20;
+const _: () = assert!(limits::FRAME_LEN < STORED_LEN);
+
 type Form = Configuration<BigEndian, Fixint, Limit<{ limits::FRAME_LEN }>>;
 
 const FORM: Form = bincode::config::standard()
@@ -61,10 +65,11 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
 }
 
 /// As [`decode`], for bytes that this node stored itself: what a merge made of many small messages
-/// may be larger than any message.
+/// may be larger than any message. A length in it is not believed either, since disks rot: at most
+/// 256 MiB are set aside for it, which is far more than any merge makes of what members may send.
 pub fn decode_stored<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let kind = kind::<T>();
-    let (value, used) = bincode::serde::decode_from_slice(bytes, FORM.with_no_limit())
+    let (value, used) = bincode::serde::decode_from_slice(bytes, FORM.with_limit::<STORED_LEN>())
         .map_err(|error| DecodeError::Malformed { kind, reason: error.to_string() })?;
     match bytes.len() - used {
         0 => Ok(value),
@@ -101,5 +106,17 @@ mod tests {
         let mut bytes = u64::MAX.to_be_bytes().to_vec();
         bytes.push(0);
         assert!(decode::<Vec<u64>>(&bytes).is_err());
+        for len in [1 << 40, 1 << 62, u64::MAX] {
+            let damaged = [&len.to_be_bytes()[..], b"abc"].concat();
+            assert!(decode::<String>(&damaged).is_err());
+            assert!(decode_stored::<String>(&damaged).is_err(), "a length that rotted");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_may_be_larger_than_a_message() {
+        let row = encode(&"x".repeat(limits::FRAME_LEN));
+        assert!(decode::<String>(&row).is_err());
+        assert!(decode_stored::<String>(&row).is_ok());
     }
 }
