@@ -12,7 +12,7 @@ SIM := cargo test --release --locked --no-default-features --test sim
 BUILD := cargo build --release --locked --bins --tests
 CARGO_DENY := 0.20.2
 
-.PHONY: help demo test sim chaos check audit bench build setup rocksdb deny
+.PHONY: help demo test sim chaos fuzz check audit bench build setup rocksdb deny
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -33,6 +33,9 @@ chaos: rocksdb ## storms of DURATION seconds on NODES nodes (3 or 5; both, if le
 	@.ci/setup test
 	CHAOS_SECONDS=$(DURATION) CHAOS_NODES=$(NODES) CHAOS_SEED=$(SEED) \
 		cargo test --release --locked --test processes chaos -- --nocapture --test-threads 1
+
+fuzz: setup ## look for inputs that break a rule, for DURATION seconds over all targets; SEED=n, ARGS=--keep
+	@tests/fuzz/run $(ARGS) $(or $(DURATION),60)
 
 check: rocksdb deny ## formatting, lints, documentation, dependencies, features
 	cargo fmt --all --check

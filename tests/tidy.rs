@@ -600,7 +600,7 @@ fn walk(root: &Path, folder: &str, files: &mut Vec<Source>) {
                 walk(root, &path, files);
             }
         } else if kind.is_file()
-            && path != "Cargo.lock"
+            && name != "Cargo.lock"
             && path != ".git"
             && let Ok(text) = fs::read_to_string(entry.path())
         {
