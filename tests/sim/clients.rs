@@ -277,6 +277,7 @@ impl World {
 
     fn finish(&mut self, index: usize, verdict: Verdict) {
         let Some(operation) = self.clients[index].operation.take() else { return };
+        let verdict = super::faults::rewrite_verdict(self.plant, verdict);
         self.note(|| format!("client {index} is done with {:?}: {verdict:?}", operation.asked));
         self.coverage.verdict(&operation.asked, &verdict);
         if let Asked::Submit(write) = operation.asked {

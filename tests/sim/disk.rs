@@ -20,6 +20,10 @@ use super::founding::Founding;
 const KEY_TABLE: u8 = 2;
 /// The first byte of the rows of the applied index.
 pub const INDEX_TABLE: u8 = 3;
+/// The first byte of the rows of what a chain's acceptor promised and accepted.
+pub const ACCEPTOR_TABLE: u8 = 6;
+/// The first byte of the rows of registers.
+pub const REGISTER_TABLE: u8 = 10;
 
 /// The first byte of the rows of values.
 const VALUE_TABLE: u8 = 4;

@@ -18,8 +18,8 @@ use tanist::wire::peer::Envelope;
 use tanist::wire::registry::{PeerMessage, Reply};
 
 use super::checks::{p4, p9, p11};
-use super::disk::Disk;
-use super::faults;
+use super::disk::{Disk, REGISTER_TABLE};
+use super::faults::{self, Plant};
 use super::founding::{Founding, first_incarnation, member_id};
 use super::network::Place;
 use super::world::{Event, World};
@@ -253,6 +253,7 @@ impl World {
         if !self.net.is_open(Place::Node(from), Place::Node(to)) {
             return;
         }
+        let Some(bytes) = faults::arrives(self.plant, self, to, bytes) else { return };
         let Some(running) = self.nodes[to].running.as_mut() else { return };
         let frame = Frame::take(&mut BytesMut::from(&bytes[..]));
         let Ok(Some(frame)) = frame else { return };
@@ -274,6 +275,7 @@ impl World {
             return;
         }
         let key = self.client_key(client);
+        let bytes = faults::rewrite_request(self.plant, self, attempt, bytes);
         let Some(running) = self.nodes[index].running.as_mut() else { return };
         self.history.attempts[attempt].delivered = true;
         let frame = match Frame::take(&mut BytesMut::from(&bytes[..])) {
@@ -378,7 +380,10 @@ impl World {
         }
         let node = &mut self.nodes[index];
         faults::before_sync(plant, node);
-        if let Err(error) = node.disk.rows.sync() {
+        let synced = node.disk.rows.sync();
+        if let Err(error) = synced
+            && plant != Plant::SyncRetried
+        {
             return self.end_of_process(index, &error);
         }
         if marks {
@@ -462,7 +467,9 @@ impl World {
 
     /// Tells a node something that is no message.
     pub fn tell(&mut self, index: usize, input: Input) {
-        if let Some(running) = self.nodes[index].running.as_mut() {
+        if let Some(running) = self.nodes[index].running.as_mut()
+            && self.plant != Plant::FullUnnoticed
+        {
             running.inbox.push_back(input);
         }
         self.wake(index);
@@ -481,9 +488,11 @@ impl World {
     }
 
     fn send(&mut self, from: usize, to: usize, envelope: Envelope, message: PeerMessage) {
-        let message = faults::rewrite_message(self.plant, self, from, message);
-        let safe = p9::on_send(self, from, &message).and_then(|()| p4::on_send(self, &message));
+        let message = faults::rewrite_message(self.plant, self, from, to, message);
+        let safe = p9::on_send(self, from, &message);
         self.judge("P9", safe);
+        let events = p4::on_send(self, &message);
+        self.judge("P4 (events)", events);
         self.note(|| format!("node {from} to node {to}: {}", brief(&message)));
         let mut bytes = BytesMut::new();
         message.encode(envelope).encode_into(&mut bytes);
@@ -499,7 +508,7 @@ impl World {
 
     /// An answer leaves a node.
     fn release_reply(&mut self, index: usize, attempt: usize, reply: Reply) {
-        let reply = faults::rewrite_reply(self.plant, reply);
+        let reply = faults::rewrite_reply(self.plant, self, attempt, reply);
         let safe = p9::on_reply(self, index, attempt, &reply);
         self.judge("P9", safe);
         self.write_into_book(index, attempt, &reply);
@@ -528,7 +537,7 @@ fn contents(batch: &Batch) -> String {
             let row: KeyRow = rows::decode(value).ok()?;
             return Some(format!("{} = {:?}", rows::key_of(key).ok()?, row.siblings.live_ids()));
         }
-        if key.first() == Some(&faults::REGISTER_TABLE) {
+        if key.first() == Some(&REGISTER_TABLE) {
             let row: RegisterRow = rows::decode(value).ok()?;
             let accepted = row.accepted.as_ref().map(|(ballot, state)| {
                 format!(", accepted {:?} of generation {} at {ballot:?}", state.current(), state.generation)

@@ -21,6 +21,7 @@ use tanist::wire::ownership::{Ballots, Campaign, Campaigned, Observe, Observed};
 use tanist::wire::register::{AskVerdict, Seal, Sealed, Verdict};
 use tanist::wire::registry::{Reply, Request};
 
+use super::checks::p3;
 use super::dice::Dice;
 use super::founding::member_id;
 use super::history::Asked;
@@ -712,6 +713,12 @@ impl World {
                 let signed = SignedWrite::clone(&version.signed);
                 let value = value.as_slice().first().cloned().unwrap_or_default();
                 self.proved(node, signed, &value, *ballot, votes.clone());
+            }
+            (About::Local, Reply::Versions(read)) => {
+                for listed in &read.versions {
+                    let chosen = p3::on_local_reply(self, node, &listed.version);
+                    self.judge("P3 (local)", chosen);
+                }
             }
             (About::Seal { key, term }, Reply::Sealed(Sealed { result: Ok(()), version, .. })) => {
                 let generation = version.as_ref().map_or(0, |version| version.write().generation);

@@ -1,5 +1,6 @@
 //! One seed from its beginning to the verdict.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::checks::{p1, p2, p3, p4, p6, p7, p8, p9, p11};
@@ -7,31 +8,13 @@ use super::coverage::Coverage;
 use super::dice::Dice;
 use super::faults::Plant;
 use super::healing::Final;
-use super::options::{Damage, Options};
+use super::options::Options;
 use super::world::{Violation, World};
 
 /// The world of `seed` before anything happened.
 fn world(seed: u64, plant: Plant, traced: bool) -> World {
     let mut options = Options::of(&mut Dice::new(seed, 0));
-    match plant {
-        Plant::OneCopy => options.write_quorum = Some(1),
-        // What the fault needs to show itself, and nothing that hides it.
-        Plant::ReleaseEarly | Plant::LyingSync | Plant::CountersAgain => {
-            (options.crash_ms, options.crash_all, options.damage) = (600, true, Damage::None);
-            options.sync_ms = (50, 400);
-        }
-        Plant::SlowOwner
-        | Plant::SaysNothing
-        | Plant::SaysYes
-        | Plant::NoBan
-        | Plant::UnknownIsRefused
-        | Plant::PromiseInMemory => {
-            options.damage = Damage::None;
-            options.actors = options.actors.max(4);
-        }
-        Plant::PeersForget => options.damage = Damage::Restored { mark: true },
-        _ => {}
-    }
+    plant.direct(&mut options);
     World::new(seed, options, plant, traced)
 }
 
@@ -43,6 +26,22 @@ pub fn seed(seed: u64, plant: Plant, traced: bool) -> Result<Coverage, Violation
         Some(violation) => Err(violation),
         None => Ok(world.coverage),
     }
+}
+
+/// Runs `seed` with a planted fault as if `check` were the only one: what it objects to.
+pub fn alone(seed: u64, plant: Plant, check: &'static str) -> Option<String> {
+    let mut world = world(seed, plant, false);
+    world.heeded = Some(check);
+    run_guarded(&mut world);
+    world.violation.map(|violation| violation.what)
+}
+
+/// Runs `seed` with a planted fault to its end: what each check objects to.
+pub fn objections(seed: u64, plant: Plant) -> BTreeMap<&'static str, String> {
+    let mut world = world(seed, plant, false);
+    world.heeded = Some("none of them");
+    run_guarded(&mut world);
+    world.objections
 }
 
 /// A panic of the engine is the end of a node for no reason: a violation like any other.

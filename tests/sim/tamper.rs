@@ -146,8 +146,29 @@ impl World {
                 forged.signed = Arc::new(SignedWrite::new(write, proof, None));
             }
         }
+        if super::faults::trusts_signatures(self.plant) {
+            forged = self.sign_again(from, forged);
+        }
         versions[0] = forged;
         true
+    }
+
+    /// The forgery with signatures that fit, as if nobody looked at them.
+    fn sign_again(&self, from: usize, mut forged: Version) -> Version {
+        let cluster = self.founding.cluster;
+        let write = forged.write().clone();
+        let proof = sign_one(&self.founding.client, cluster, write.id().into());
+        forged.signed = Arc::new(SignedWrite::new(write, proof, None));
+        let id = forged.id();
+        let own = self.nodes[from].actor(cluster);
+        let stamps: Vec<Stamp> = forged.stamps.iter().map(|stamp| stamp.stamp().clone()).collect();
+        if let Some(stamp) = stamps.into_iter().find(|stamp| Some(stamp.actor) == own) {
+            let counter = stamp.counter + (1 << 40);
+            let stamp = Stamp { write: id, previous: counter - 1, counter, ..stamp };
+            let proof = sign_one(&self.founding.nodes[from], cluster, stamp.hash());
+            forged.stamps = one(stamp, proof);
+        }
+        forged
     }
 
     /// Submits a write signed by somebody without any right; the answer comes back.

@@ -82,6 +82,10 @@ pub struct World {
     pub cache: RootCache,
     pub coverage: Coverage,
     pub violation: Option<Violation>,
+    /// The one check that counts; all do, if there is none.
+    pub heeded: Option<&'static str>,
+    /// What each check objected to first, counted or not.
+    pub objections: BTreeMap<&'static str, String>,
     /// Which stamp was seen for an event.
     pub dots: BTreeMap<Dot, Hash>,
     /// A scenario made an actor contradict itself.
@@ -128,6 +132,8 @@ impl World {
             cache: RootCache::default(),
             coverage: Coverage::default(),
             violation: None,
+            heeded: None,
+            objections: BTreeMap::new(),
             dots: BTreeMap::new(),
             twins: false,
             restamps: BTreeMap::new(),
@@ -157,7 +163,10 @@ impl World {
     /// Notes a broken promise; the first one counts.
     pub fn fail(&mut self, check: &'static str, what: String) {
         self.note(|| format!("VIOLATION of {check}: {what}"));
-        self.violation.get_or_insert(Violation { check, what });
+        self.objections.entry(check).or_insert_with(|| what.clone());
+        if self.heeded.is_none_or(|heeded| heeded == check) {
+            self.violation.get_or_insert(Violation { check, what });
+        }
     }
 
     /// Notes what a check found.
