@@ -9,7 +9,7 @@ use super::*;
 const REFUSE: OnConflict = OnConflict::Refuse;
 
 #[test]
-fn case_01_a_wiped_node_is_a_new_actor_and_forwards() {
+pub fn case_01_a_wiped_node_is_a_new_actor_and_forwards() {
     let mut world = calm();
     let mut tip: Vec<Seen> = Vec::new();
     for n in 0..10 {
@@ -36,7 +36,7 @@ fn case_01_a_wiped_node_is_a_new_actor_and_forwards() {
 }
 
 #[test]
-fn case_11_a_lost_reply_is_unknown_not_failed() {
+pub fn case_11_a_lost_reply_is_unknown_not_failed() {
     let mut world = calm();
     let base = applied(&mut world, 0, &[], "base");
     for node in 0..3 {
@@ -51,7 +51,7 @@ fn case_11_a_lost_reply_is_unknown_not_failed() {
 }
 
 #[test]
-fn case_12_an_append_whose_reply_is_lost_happens_once() {
+pub fn case_12_an_append_whose_reply_is_lost_happens_once() {
     let mut world = calm();
     let mut read: Vec<Seen> = Vec::new();
     for n in 0..40 {
@@ -75,7 +75,7 @@ fn case_12_an_append_whose_reply_is_lost_happens_once() {
 }
 
 #[test]
-fn case_13_the_same_write_ten_times_is_one_version() {
+pub fn case_13_the_same_write_ten_times_is_one_version() {
     let mut world = calm();
     let w = world.prepare(&key(), &[], Some("once".into()), REFUSE);
     let attempts: Vec<usize> =
@@ -94,7 +94,7 @@ fn case_13_the_same_write_ten_times_is_one_version() {
 }
 
 #[test]
-fn case_18_a_version_from_before_the_delete_revives_nothing() {
+pub fn case_18_a_version_from_before_the_delete_revives_nothing() {
     let mut world = calm();
     let put = applied(&mut world, 0, &[], "put");
     let delete = world.prepare(&key(), &[put.clone()], None, REFUSE);
@@ -111,7 +111,7 @@ fn case_18_a_version_from_before_the_delete_revives_nothing() {
 }
 
 #[test]
-fn case_20_siblings_and_clocks_stay_small_however_many_write() {
+pub fn case_20_siblings_and_clocks_stay_small_however_many_write() {
     let mut world = calm();
     for n in 0..120 {
         let read = world.read_through(n % 3, &key()).expect("a read");

@@ -33,7 +33,7 @@ fn restored(mark: bool, isolated: bool) -> World {
 }
 
 #[test]
-fn attack_15_a_disk_that_came_back_is_noticed_by_its_own_mark() {
+pub fn attack_15_a_disk_that_came_back_is_noticed_by_its_own_mark() {
     let mut world = restored(false, true);
     let before = crate::founding::first_incarnation(0);
     world.run_for(500);
@@ -43,11 +43,11 @@ fn attack_15_a_disk_that_came_back_is_noticed_by_its_own_mark() {
 }
 
 #[test]
-fn attack_15_a_disk_that_came_back_is_noticed_by_its_peers() {
+pub fn attack_15_a_disk_that_came_back_is_noticed_by_its_peers() {
     let mut world = restored(true, false);
     let before = crate::founding::first_incarnation(0);
     world.run_until(world.now + 3_000, |world| world.nodes[0].forgot > 0);
-    assert_eq!(world.nodes[0].forgot, 1);
+    assert_eq!(world.nodes[0].forgot, 1, "its peers remember more");
     assert_ne!(world.nodes[0].disk.incarnation, Some(before));
     world.run_for(1_000);
     assert!(!world.nodes[0].counts());
@@ -58,7 +58,7 @@ fn attack_15_a_disk_that_came_back_is_noticed_by_its_peers() {
 }
 
 #[test]
-fn attack_15_a_node_that_can_ask_nobody_does_not_count() {
+pub fn attack_15_a_node_that_can_ask_nobody_does_not_count() {
     let mut world = restored(true, true);
     world.run_for(8_000);
     assert!(!world.nodes[0].counts(), "nobody said that nothing is missing");
@@ -69,7 +69,7 @@ fn attack_15_a_node_that_can_ask_nobody_does_not_count() {
 }
 
 #[test]
-fn attack_29_an_actor_that_contradicts_itself_is_caught() {
+pub fn attack_29_an_actor_that_contradicts_itself_is_caught() {
     let mut world = calm();
     let base = applied(&mut world, 1, &[], "base");
     let (w, reply) = write(&mut world, 0, &[base.clone()], "w", OnConflict::KeepBoth);

@@ -1,5 +1,6 @@
 //! Named scenarios: the attacks of the design and the cases from real systems, step by step, on the
-//! same world as the seeds. All checks of a seed hold at their end, too.
+//! same world as the seeds. All checks of a seed hold at their end, too. [`without`] plays some of them
+//! again with their rule switched off.
 
 #![allow(clippy::cloned_ref_to_slice_refs, reason = "a scenario says which versions a write names")]
 
@@ -7,7 +8,12 @@ mod attacks;
 mod cases;
 mod damage;
 mod operators;
+mod registers;
+mod rules;
 mod siblings;
+mod without;
+
+use std::cell::Cell;
 
 use bytes::Bytes;
 use tanist::core::object::Key;
@@ -22,13 +28,18 @@ use crate::network::Place;
 use crate::options::Options;
 use crate::world::World;
 
+thread_local! {
+    /// The rule that is switched off in the scenarios of this thread.
+    static PLANT: Cell<Plant> = const { Cell::new(Plant::Nothing) };
+}
+
 /// Three nodes that are up, know each other and count.
 fn calm() -> World {
     with(Options::calm())
 }
 
 fn with(options: Options) -> World {
-    let mut world = World::new(1, options, Plant::Nothing, true);
+    let mut world = World::new(1, options, PLANT.get(), true);
     world.run_for(1_500);
     for node in 0..world.options.nodes {
         assert!(world.nodes[node].counts(), "node {node} counts");

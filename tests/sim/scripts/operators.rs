@@ -28,7 +28,7 @@ fn chains(world: &World) -> BTreeSet<Vec<tanist::core::hash::Hash>> {
 }
 
 #[test]
-fn attack_11_config_cannot_fork() {
+pub fn attack_11_config_cannot_fork() {
     for round in 0..12 {
         let mut world = calm();
         world.dice = crate::dice::Dice::new(round, 9);
@@ -49,6 +49,7 @@ fn attack_11_config_cannot_fork() {
             world.start(2);
         }
         world.run_for(8_000);
+        assert!(world.violation.is_none(), "{:?}", world.violation);
         let chosen: BTreeSet<usize> = attempts
             .iter()
             .filter(|(_, n)| {
@@ -73,7 +74,7 @@ fn attack_11_config_cannot_fork() {
 }
 
 #[test]
-fn attack_11_a_readmission_does_not_undo_a_choice() {
+pub fn attack_11_a_readmission_does_not_undo_a_choice() {
     let mut world = calm();
     // An entry is chosen by nodes 0 and 1, and nobody but the proposer learns it.
     isolate(&mut world, 2);
