@@ -13,12 +13,12 @@ use tanist::engine::Input;
 use tanist::engine::rows::{self, RegisterRow};
 use tanist::engine::store::View as _;
 use tanist::wire::client::{Failure, Submit, Submitted};
-use tanist::wire::ownership::{Ballots, Campaigned, Renewed};
+use tanist::wire::ownership::{Ballots, Campaigned, Observe, Renewed};
 use tanist::wire::register::{Accepted, AskVerdict, Verdict};
 use tanist::wire::registry::{PeerMessage, Reply};
 
 use crate::cluster::{Cluster, applied, id};
-use crate::registers::{Candidate, jobs, read, refused};
+use crate::registers::{Candidate, billing, jobs, read, refused};
 
 fn row(cluster: &Cluster, node: u8, namespace: NamespaceId) -> RegisterRow {
     let row = rows::register(namespace, &Key::try_from("k").unwrap());
@@ -239,4 +239,87 @@ fn attack_10_a_voter_whose_disk_hangs_keeps_no_owner_alive() {
     cluster.pass(200);
     assert_eq!(owner.renew(&mut cluster, id(1)), Renewed::Stalled, "older than half the lease");
     assert!(matches!(owner.renew(&mut cluster, id(2)), Renewed::Heard { .. }));
+}
+
+#[test]
+fn attack_04c_what_comes_after_its_epoch_is_not_applied_a_second_time() {
+    let mut cluster = Cluster::new();
+    for namespace in [cluster.namespace("carts"), jobs(&mut cluster)] {
+        let epoch = |cluster: &Cluster| cluster.nodes[&id(1)].config.write_epoch();
+        let first = epoch(&cluster);
+        let at = |submit: Submit, cluster: &Cluster| -> Submit {
+            let write = Write { epoch: first, ..submit.signed.write().clone() };
+            let proof = sign_one(&cluster.author, write.cluster, write.id().into());
+            Submit { signed: Arc::new(SignedWrite::new(write, proof, None)), ..submit }
+        };
+        let done = at(cluster.write(namespace, "k", "done", &[]), &cluster);
+        let late = at(cluster.write(namespace, "other", "late", &[]), &cluster);
+        applied(cluster.ask(id(1), done.clone()));
+        let next = at(cluster.write(namespace, "k", "next", &[(1, done.signed.id())]), &cluster);
+        applied(cluster.ask(id(2), next.clone()));
+        for _ in 0..100 {
+            cluster.pass(10_000);
+            if epoch(&cluster) >= first + 2 {
+                break;
+            }
+        }
+        assert!(epoch(&cluster) >= first + 2, "the members end an epoch when it is time");
+        for node in 1..=3 {
+            // What was done is told as done; what was not is done no more.
+            applied(cluster.ask(id(node), done.clone()));
+            let reply = cluster.ask(id(node), late.clone());
+            assert!(matches!(reply, Reply::Failure(Failure::Expired { .. })), "{reply:?}");
+        }
+        assert_eq!(cluster.live(id(3), namespace, "k"), [(2, next.signed.id())]);
+        assert_eq!(cluster.live(id(3), namespace, "other"), []);
+    }
+}
+
+#[test]
+fn o4_any_ballot_carries_a_tenure_that_phase_1_shows() {
+    let mut cluster = Cluster::new();
+    // Node 1 alone accepts the tenure.
+    cluster.spoil = Some(Box::new(|_, _, _, message| match message {
+        PeerMessage::AcceptRegister(accept) if accept.key == billing() => None,
+        message => Some(message),
+    }));
+    let owner = Candidate::new(&cluster, 1, None);
+    let author = cluster.author.clone();
+    cluster.start(id(1), owner.campaign(), &author);
+    cluster.run();
+    cluster.spoil = None;
+    // A reader's round, whose ballot nobody promised as a takeover, finds it and has it chosen.
+    cluster.cut.insert(id(2));
+    match cluster.ask(id(3), Observe { resource: billing() }) {
+        Reply::Observed(observed) => {
+            assert_eq!(observed.version.map(|version| version.id()), Some(owner.id()));
+            assert!(observed.votes.len() >= 2);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn o6_a_takeover_that_cannot_succeed_leaves_no_promise() {
+    let mut cluster = Cluster::new();
+    let mut owner = Candidate::new(&cluster, 1, None);
+    owner.win(&mut cluster, id(1));
+    // One voter is dead: a promise of either of the others would starve the owner.
+    cluster.cut.insert(id(3));
+    let resources = NamespaceId::resources(cluster.nodes[&id(1)].config.cluster());
+    let promised = |cluster: &Cluster, node: u8| {
+        let row = cluster.nodes[&id(node)].store.get(&rows::register(resources, &billing())).unwrap();
+        let row: Option<RegisterRow> = row.map(|row| rows::decode(&row).unwrap());
+        row.map(|row| (row.promised, row.takeover))
+    };
+    let before = [promised(&cluster, 1), promised(&cluster, 2)];
+    let rival = Candidate::new(&cluster, 2, Some((1, owner.id())));
+    for node in [1, 2, 1, 2] {
+        let reply = cluster.ask(id(node), rival.campaign());
+        assert!(matches!(reply, Reply::Campaigned(Campaigned { result: Ballots::Running { .. }, .. })));
+    }
+    assert_eq!([promised(&cluster, 1), promised(&cluster, 2)], before);
+    for node in [1, 2] {
+        assert!(matches!(owner.renew(&mut cluster, id(node)), Renewed::Heard { .. }));
+    }
 }

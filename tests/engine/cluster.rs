@@ -46,7 +46,12 @@ pub struct Cluster {
     pub cut: BTreeSet<MemberId>,
     /// What was lost because of that.
     pub dropped: Vec<(MemberId, MemberId, Envelope, PeerMessage)>,
+    /// What becomes of messages between nodes, to break a rule.
+    pub spoil: Option<Spoil>,
 }
+
+/// What reaches a node instead of a message: at a time, from a node, to a node with this store.
+pub type Spoil = Box<dyn FnMut(u64, MemberId, (MemberId, &Memory), PeerMessage) -> Option<PeerMessage>>;
 
 pub fn id(n: u8) -> MemberId {
     MemberId([n; 16])
@@ -108,6 +113,7 @@ impl Cluster {
             now: 0,
             cut: BTreeSet::new(),
             dropped: Vec::new(),
+            spoil: None,
         };
         for a in 1..=3 {
             for b in 1..=3 {
@@ -137,7 +143,8 @@ impl Cluster {
                     node.machine.synced();
                     moved = true;
                 }
-                for effect in node.machine.released() {
+                let released = node.machine.released();
+                for effect in released {
                     moved = true;
                     match effect {
                         Effect::Send { to, envelope, message } => {
@@ -146,12 +153,17 @@ impl Cluster {
                                 continue;
                             }
                             self.sent += 1;
-                            self.wire.push_back((member, to, message.encode(envelope)));
+                            let message = match &mut self.spoil {
+                                Some(spoil) => spoil(self.now, member, (to, &self.nodes[&to].store), message),
+                                None => Some(message),
+                            };
+                            let frame = message.map(|message| (member, to, message.encode(envelope)));
+                            self.wire.extend(frame);
                         }
                         Effect::Reply { token, reply } => {
                             self.replies.insert(token, reply);
                         }
-                        Effect::Configured(config) => node.config = config,
+                        Effect::Configured(config) => self.nodes.get_mut(&member).unwrap().config = config,
                         other => panic!("{other:?}"),
                     }
                 }

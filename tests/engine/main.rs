@@ -8,3 +8,4 @@ mod cluster;
 mod registers;
 mod siblings;
 mod trouble;
+mod without;

@@ -20,7 +20,7 @@ use tanist::wire::values::Values;
 
 use crate::cluster::{Cluster, applied, id};
 
-const LEASE: u32 = 2_000;
+pub const LEASE: u32 = 2_000;
 
 /// Somebody who campaigns: its tenure key and its tenure.
 #[derive(Clone)]
