@@ -2,7 +2,7 @@
 //! were the only one: a general check, such as P9's look at every disk, would often come first.
 //!
 //! Faults that random runs hardly show are planted in scripted ones ([`scripts`](super::scripts)), in the
-//! engine's tests and in the models; `tests/attacks.rs` lists all of them.
+//! engine's tests and in the models; `tests/proofs.rs` lists all of them.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

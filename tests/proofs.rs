@@ -1,5 +1,6 @@
-//! Which test plays which attack, and which layer catches which planted fault: the names are looked up in
-//! the sources, so that a test that goes takes its line here with it.
+//! Which test plays which attack, which layer catches which planted fault, and whether the tests that
+//! `proto-docs` names exist: the names are looked up in the sources, so that a test that goes takes its line
+//! with it.
 //!
 //! The attacks are those that broke earlier drafts of the design, by their numbers: 1 to 30 on paper; R, O,
 //! S and N by models of registers, ownership and siblings.
@@ -386,7 +387,7 @@ fn sources(folder: &str, into: &mut String) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             sources(path.to_str().unwrap(), into);
-        } else if path.extension().is_some_and(|end| end == "rs") && path != Path::new("tests/attacks.rs") {
+        } else if path.extension().is_some_and(|end| end == "rs") && path != Path::new("tests/proofs.rs") {
             into.push_str(&std::fs::read_to_string(&path).unwrap());
         }
     }
@@ -397,6 +398,10 @@ fn functions() -> BTreeSet<String> {
     let mut text = String::new();
     sources("tests", &mut text);
     sources("src", &mut text);
+    names(&text)
+}
+
+fn names(text: &str) -> BTreeSet<String> {
     let name =
         |after: &str| after.split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);
     text.split("fn ").skip(1).filter_map(name).collect()
@@ -467,4 +472,43 @@ fn every_planted_fault_has_a_layer_that_catches_it() {
             assert!(found, "{fault}: what is said to catch it is not there");
         }
     }
+}
+
+/// The tests that the pages of `proto-docs` say guard something: `suite::module::function`, a module, or the
+/// beginning of a function's name with `*`; and planted faults, named like `NoOverlay` in a line of the simulator.
+#[test]
+fn every_test_that_a_page_names_exists() {
+    let mut named = 0;
+    for page in ["proto-docs/invariants.md", "proto-docs/histories.md"] {
+        let text = read(page);
+        for name in text.split('`').skip(1).step_by(2).filter(|name| name.contains("::")) {
+            let (suite, path) = name.split_once("::").unwrap();
+            let last = path.rsplit("::").next().unwrap();
+            let functions = functions_of(suite);
+            let found = match last.strip_suffix('*') {
+                Some(start) => functions.iter().any(|function| function.starts_with(start)),
+                None => functions.contains(last) || Path::new(&format!("tests/{suite}/{last}.rs")).exists(),
+            };
+            let folder = Path::new(&format!("tests/{suite}/{last}/mod.rs")).exists();
+            assert!(found || folder, "{page}: there is no {name}");
+            named += 1;
+        }
+    }
+    assert!(named > 60, "{named} tests are named");
+    let plants = read("tests/sim/planted.rs");
+    let text = read("proto-docs/invariants.md");
+    for line in text.split("fault").skip(1).filter_map(|rest| rest.split(';').next()) {
+        for plant in line.split('`').skip(1).step_by(2).filter(|name| name.starts_with(char::is_uppercase)) {
+            assert!(plants.contains(&format!("({plant}, \"")), "invariants.md: there is no fault {plant}");
+        }
+    }
+}
+
+/// The names of the functions of one test suite.
+fn functions_of(suite: &str) -> BTreeSet<String> {
+    let mut text = std::fs::read_to_string(format!("tests/{suite}.rs")).unwrap_or_default();
+    if Path::new(&format!("tests/{suite}")).is_dir() {
+        sources(&format!("tests/{suite}"), &mut text);
+    }
+    names(&text)
 }
