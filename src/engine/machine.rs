@@ -44,10 +44,14 @@ pub struct Machine {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The store cannot be read.
-    #[error(transparent)]
+    #[error(
+        "cannot read the data: {0}; try again, and if it stays, move `data` in the data directory away to come back as a new actor"
+    )]
     Store(#[from] StoreError),
     /// A stored entry of the configuration does not verify.
-    #[error("the stored configuration is damaged: {0}")]
+    #[error(
+        "the stored configuration is damaged: {0}; move `data` in the data directory away to come back as a new actor"
+    )]
     Config(#[from] ConfigError),
 }
 

@@ -46,7 +46,9 @@ pub(super) struct Origin {
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The store cannot be read.
-    #[error("the data cannot be trusted any more, start the node again: {0}")]
+    #[error(
+        "the data cannot be trusted any more: {0}; start the node again, and if it ends so again, move `data` in its data directory away to come back as a new actor"
+    )]
     Store(#[from] StoreError),
     /// A write or a sync failed, or a thread that others need.
     #[error("{0}")]

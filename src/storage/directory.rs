@@ -157,12 +157,11 @@ impl Directory {
             files::write_format(path)?;
         }
 
-        let failed = |action| move |error| OpenError::io(action, path, error);
+        let failed = |action, name| move |error| OpenError::io(action, &path.join(name), error);
         let mut reserve =
-            Reserve::open(&path.join(RESERVE), settings.room).map_err(failed("keep room in"))?;
-        reserve.release_if_short().map_err(failed("make room in"))?;
-        let high_water =
-            HighWater::open(&path.join(HIGH_WATER)).map_err(failed("open the high-water file of"))?;
+            Reserve::open(&path.join(RESERVE), settings.room).map_err(failed("keep room in", RESERVE))?;
+        reserve.release_if_short().map_err(failed("make room with", RESERVE))?;
+        let high_water = HighWater::open(&path.join(HIGH_WATER)).map_err(failed("open", HIGH_WATER))?;
         let incarnation = files::read_incarnation(path)?;
 
         let (rocks, found) = open_database(path, &settings.tuning)?;
@@ -171,8 +170,8 @@ impl Directory {
             Found::Nothing => Amnesia::judge(incarnation, None, high_water.mark()),
             Found::Damage(why) => Amnesia::Unreadable(why),
         };
-        reserve.take().map_err(failed("keep room in"))?;
-        files::sync_dir(path).map_err(failed("sync"))?;
+        reserve.take().map_err(failed("keep room in", RESERVE))?;
+        files::sync_dir(path).map_err(|error| OpenError::io("sync", path, error))?;
 
         let complete = if amnesia.is_new_actor() { None } else { incarnation };
         let directory = Directory {
