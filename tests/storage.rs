@@ -1,6 +1,9 @@
 //! Data directories after crashes, damage and full disks; and stores against a model.
 #![cfg(feature = "node")]
 
+#[path = "storage/damage.rs"]
+mod damage;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
