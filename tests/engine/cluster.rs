@@ -17,18 +17,29 @@ use tanist::core::verified::RootCache;
 use tanist::core::version::SignedWrite;
 use tanist::core::write::{Body, WRITE_FORMAT, Write, WriteId};
 use tanist::engine::machine::Machine;
+use tanist::engine::store::Batch;
 use tanist::engine::{Effect, Identity, Input, Timing, arrival};
-use tanist::storage::Store as _;
 use tanist::storage::memory::Memory;
+use tanist::storage::{CommitError, Store as _};
 use tanist::wire::client::{OnConflict, Propose, Proposed, Read, Submit, Submitted};
 use tanist::wire::peer::Envelope;
 use tanist::wire::registry::{PeerMessage, Reply, Request};
+use tanist::wire::values::Values;
+
+use crate::disk::Failing;
+
+/// How long a batch waits that found no space.
+const RETRY: u64 = 1_000;
 
 pub struct Node {
     pub machine: Machine,
-    pub store: Memory,
+    pub store: Failing,
     pub config: Arc<Configuration>,
     pub batches: u64,
+    /// Why it ended, if it did: from then on it takes nothing in and lets nothing out.
+    pub ended: Option<String>,
+    /// The batch that found no space, and when it is tried again.
+    refused: Option<(Batch, u64)>,
 }
 
 pub struct Cluster {
@@ -48,6 +59,10 @@ pub struct Cluster {
     pub dropped: Vec<(MemberId, MemberId, Envelope, PeerMessage)>,
     /// What becomes of messages between nodes, to break a rule.
     pub spoil: Option<Spoil>,
+    /// Whether a node may end; otherwise that is a panic.
+    pub may_end: bool,
+    /// How often nodes were started again.
+    starts: u64,
 }
 
 /// What reaches a node instead of a message: at a time, from a node, to a node with this store.
@@ -93,12 +108,12 @@ impl Cluster {
         let genesis = Decided::genesis(SignedEntry { entry, admin: Some((admin.public(), proof)) });
         let nodes = (1..=3u8)
             .map(|n| {
-                let store = Memory::new();
+                let store = Failing::default();
                 let identity = identity(n, 0);
                 let machine =
                     Machine::new(identity, genesis.clone(), Timing::default(), 0, 0, &store).unwrap();
                 let config = Arc::clone(machine.config());
-                (id(n), Node { machine, store, config, batches: 0 })
+                (id(n), Node { machine, store, config, batches: 0, ended: None, refused: None })
             })
             .collect();
         let mut cluster = Cluster {
@@ -114,6 +129,8 @@ impl Cluster {
             cut: BTreeSet::new(),
             dropped: Vec::new(),
             spoil: None,
+            may_end: false,
+            starts: 0,
         };
         for a in 1..=3 {
             for b in 1..=3 {
@@ -128,7 +145,50 @@ impl Cluster {
 
     pub fn input(&mut self, at: MemberId, input: Input) {
         let node = self.nodes.get_mut(&at).unwrap();
-        node.machine.step(self.now, input, &node.store).unwrap();
+        if node.ended.is_some() {
+            return;
+        }
+        if let Err(error) = node.machine.step(self.now, input, &node.store) {
+            self.end(at, error.to_string());
+        }
+    }
+
+    /// A node ends, as its driver would end it.
+    fn end(&mut self, member: MemberId, why: String) {
+        assert!(self.may_end, "{member} ended: {why}");
+        let node = self.nodes.get_mut(&member).unwrap();
+        (node.ended, node.refused) = (Some(why), None);
+        for other in [id(1), id(2), id(3)] {
+            self.input(other, Input::PeerDown(member));
+        }
+    }
+
+    /// Hands the next batch to the disk, or again the one that found no space.
+    fn commit(&mut self, member: MemberId) -> bool {
+        let node = self.nodes.get_mut(&member).unwrap();
+        let again = node.refused.take();
+        let batch = match again {
+            Some((batch, retry)) if retry > self.now => {
+                node.refused = Some((batch, retry));
+                return false;
+            }
+            Some((batch, _)) => Some(batch),
+            None => node.machine.close(),
+        };
+        let Some(batch) = batch else { return false };
+        match node.store.commit(&batch) {
+            Ok(()) => {
+                node.batches += 1;
+                node.machine.synced();
+                self.input(member, Input::DiskFull(false));
+            }
+            Err(CommitError::DiskFull { .. }) => {
+                node.refused = Some((batch, self.now + RETRY));
+                self.input(member, Input::DiskFull(true));
+            }
+            Err(error) => self.end(member, error.to_string()),
+        }
+        true
     }
 
     /// Syncs and delivers until nothing moves.
@@ -136,14 +196,15 @@ impl Cluster {
         loop {
             let mut moved = false;
             for member in [id(1), id(2), id(3)] {
-                let node = self.nodes.get_mut(&member).unwrap();
-                if let Some(batch) = node.machine.close() {
-                    node.store.commit(&batch).unwrap();
-                    node.batches += 1;
-                    node.machine.synced();
-                    moved = true;
+                if self.nodes[&member].ended.is_some() {
+                    continue;
                 }
-                let released = node.machine.released();
+                moved |= self.commit(member);
+                if self.nodes[&member].ended.is_some() {
+                    continue;
+                }
+                let mut forgot = None;
+                let released = self.nodes.get_mut(&member).unwrap().machine.released();
                 for effect in released {
                     moved = true;
                     match effect {
@@ -154,7 +215,9 @@ impl Cluster {
                             }
                             self.sent += 1;
                             let message = match &mut self.spoil {
-                                Some(spoil) => spoil(self.now, member, (to, &self.nodes[&to].store), message),
+                                Some(spoil) => {
+                                    spoil(self.now, member, (to, &self.nodes[&to].store.memory), message)
+                                }
                                 None => Some(message),
                             };
                             let frame = message.map(|message| (member, to, message.encode(envelope)));
@@ -164,17 +227,24 @@ impl Cluster {
                             self.replies.insert(token, reply);
                         }
                         Effect::Configured(config) => self.nodes.get_mut(&member).unwrap().config = config,
+                        Effect::Forgot { why } => forgot = Some(why),
                         other => panic!("{other:?}"),
                     }
+                }
+                if let Some(why) = forgot {
+                    self.end(member, why);
                 }
             }
             while let Some((from, to, frame)) = self.wire.pop_front() {
                 moved = true;
-                let node = self.nodes.get_mut(&to).unwrap();
+                let node = &self.nodes[&to];
+                if node.ended.is_some() {
+                    continue;
+                }
                 let checked = arrival::message(frame, from, &node.config, &self.cache).unwrap();
-                assert_eq!(checked.rejected, []);
+                assert!(self.may_end || checked.rejected.is_empty(), "{:?}", checked.rejected);
                 for input in checked.inputs {
-                    node.machine.step(self.now, input, &node.store).unwrap();
+                    self.input(to, input);
                 }
             }
             if !moved {
@@ -211,6 +281,31 @@ impl Cluster {
         self.run();
     }
 
+    /// A node starts on what is durable, and on `keep` of the batches that may or may not be. Says whether
+    /// it runs.
+    pub fn revive(&mut self, member: MemberId, keep: usize) -> bool {
+        self.starts += 1;
+        let genesis = Decided::clone(&self.nodes[&member].config.entries(Chain::Voters)[0]);
+        let node = self.nodes.get_mut(&member).unwrap();
+        node.store.memory.crash(keep);
+        let identity = identity(member.0[0], (self.starts << 32) + self.token);
+        let last = node.store.last_batch();
+        let started = Machine::new(identity, genesis, Timing::default(), self.now, last, &node.store);
+        node.refused = None;
+        node.ended = started.as_ref().err().map(ToString::to_string);
+        let Ok(machine) = started else { return false };
+        node.machine = machine;
+        for other in [id(1), id(2), id(3)].into_iter().filter(|other| *other != member) {
+            self.input(other, Input::PeerDown(member));
+            if self.nodes[&other].ended.is_none() {
+                self.input(member, Input::PeerUp(other));
+                self.input(other, Input::PeerUp(member));
+            }
+        }
+        self.run();
+        self.nodes[&member].ended.is_none()
+    }
+
     pub fn start(&mut self, at: MemberId, request: impl Into<Request>, key: &SecretKey) -> u64 {
         self.token += 1;
         let token = self.token;
@@ -238,6 +333,22 @@ impl Cluster {
         self.replies.remove(&token).expect("an answer")
     }
 
+    /// As [`ask`](Self::ask); `None` if the node ends first.
+    pub fn try_ask(&mut self, at: MemberId, request: impl Into<Request>) -> Option<Reply> {
+        let author = self.author.clone();
+        let token = self.start(at, request, &author);
+        self.run();
+        for _ in 0..600 {
+            if self.replies.contains_key(&token) || self.nodes[&at].ended.is_some() {
+                break;
+            }
+            self.pass(10);
+        }
+        let reply = self.replies.remove(&token);
+        assert!(reply.is_some() || self.nodes[&at].ended.is_some(), "{at} lives and does not answer");
+        reply
+    }
+
     pub fn namespace(&mut self, name: &str) -> NamespaceId {
         self.namespace_of(name, Mode::Siblings, None)
     }
@@ -254,7 +365,17 @@ impl Cluster {
 
     /// Changes the policy; the entry's hash comes back.
     pub fn change(&mut self, change: ConfigChange) -> Hash {
-        let config = &self.nodes[&id(1)].config;
+        let signed = self.policy(change);
+        let hash = signed.entry.hash();
+        let reply = self.ask(MemberId([2; 16]), Propose { signed });
+        assert_eq!(reply, Reply::Proposed(Proposed::Chosen));
+        hash
+    }
+
+    /// The next entry of the policy.
+    pub fn policy(&self, change: ConfigChange) -> SignedEntry {
+        let configs = self.nodes.values().map(|node| &node.config);
+        let config = configs.max_by_key(|config| config.length(Chain::Policy)).unwrap();
         let entry = Entry {
             format: ENTRY_FORMAT,
             chain: Chain::Policy,
@@ -263,11 +384,7 @@ impl Cluster {
             change,
         };
         let proof = sign_one(&self.admin, config.cluster(), entry.hash());
-        let hash = entry.hash();
-        let signed = SignedEntry { entry, admin: Some((self.admin.public(), proof)) };
-        let reply = self.ask(MemberId([2; 16]), Propose { signed });
-        assert_eq!(reply, Reply::Proposed(Proposed::Chosen));
-        hash
+        SignedEntry { entry, admin: Some((self.admin.public(), proof)) }
     }
 
     /// Delivers a message as if `from` had sent it to `to`.
@@ -308,6 +425,16 @@ impl Cluster {
             tenure: None,
             value: [Bytes::copy_from_slice(value.as_bytes())].into_iter().collect(),
         }
+    }
+
+    /// The same request with another write, signed by the author.
+    pub fn resigned(&self, submit: Submit, write: Write) -> Submit {
+        let value = match write.body {
+            Body::Put { .. } => submit.value,
+            Body::Delete => Values::none(),
+        };
+        let proof = sign_one(&self.author, write.cluster, write.id().into());
+        Submit { signed: Arc::new(SignedWrite::new(write, proof, None)), value, ..submit }
     }
 
     pub fn live(&mut self, at: MemberId, namespace: NamespaceId, key: &str) -> Vec<(u64, WriteId)> {

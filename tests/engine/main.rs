@@ -5,6 +5,8 @@
 
 mod attacks;
 mod cluster;
+mod disk;
+mod failing;
 mod registers;
 mod siblings;
 mod trouble;

@@ -73,6 +73,15 @@ impl Candidate {
 
     /// Says to one voter that it is alive.
     pub fn renew(&mut self, cluster: &mut Cluster, at: MemberId) -> Renewed {
+        let renew = self.renewal(cluster);
+        match cluster.ask(at, renew) {
+            Reply::Renewed(renewed) => renewed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The next renewal.
+    pub fn renewal(&mut self, cluster: &Cluster) -> Renew {
         self.sequence += 1;
         let renewal = Renewal {
             cluster: cluster.nodes[&id(1)].config.cluster(),
@@ -81,10 +90,7 @@ impl Candidate {
             sequence: self.sequence,
         };
         let signature = renewal.sign(&self.key);
-        match cluster.ask(at, Renew { renewal, key: self.key.public(), signature }) {
-            Reply::Renewed(renewed) => renewed,
-            other => panic!("{other:?}"),
-        }
+        Renew { renewal, key: self.key.public(), signature }
     }
 
     /// A resignation.

@@ -56,7 +56,7 @@ fn read_after_a_seal_that_was_not_chosen(spoil: Option<Spoil>) -> Option<Reply> 
     let author = cluster.author.clone();
     cluster.start(id(2), Seal { seal, signature, tenure: Some(Arc::new(new_proof)) }, &author);
     cluster.pass(5_000);
-    let sealed = accepted(&cluster.nodes[&id(2)].store, namespace, &key).accepted.unwrap().1;
+    let sealed = accepted(&cluster.nodes[&id(2)].store.memory, namespace, &key).accepted.unwrap().1;
     assert_eq!(sealed.bound.map(|bound| bound.term), Some(new.tenure.term), "node 2 accepted the seal");
     let late = old.fenced(&cluster, namespace, "late", Some((1, first.signed.id())), Some(&old_proof));
     applied(cluster.ask(id(1), late.clone()));
