@@ -21,17 +21,33 @@ use crate::engine::store::View;
 use crate::node::disk;
 use crate::storage::memory::Memory;
 use crate::storage::{CommitError, Store};
-use crate::wire::client::{AskStatus, Failure, OnConflict, Propose, Proposed, Submit, Submitted};
+use crate::wire::client::{AskStatus, Failure, OnConflict, Propose, Proposed, Read, Submit, Submitted};
 use crate::wire::registry::Request;
 
 const SOON: Duration = Duration::from_secs(20);
 
+/// What fails besides batches.
+#[derive(Debug, Clone)]
+enum Fault {
+    Read(StoreError),
+    Mark,
+}
+
 /// A disk in memory, as a node's data.
-#[derive(Clone, Default)]
-struct Data(Memory);
+struct Data(Memory, Arc<Mutex<Option<Fault>>>);
+
+impl Data {
+    fn check_read(&self) -> Result<(), StoreError> {
+        match &*self.1.lock().unwrap() {
+            Some(Fault::Read(error)) => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl View for Data {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        self.check_read()?;
         self.0.get(key)
     }
 
@@ -41,6 +57,7 @@ impl View for Data {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        self.check_read()?;
         self.0.scan(prefix, after, limit)
     }
 }
@@ -61,7 +78,10 @@ impl disk::Data for Data {
     }
 
     fn sync_mark(&self) -> Result<(), StoreError> {
-        Ok(())
+        match &*self.1.lock().unwrap() {
+            Some(Fault::Mark) => Err(StoreError::Failed("injected".to_owned())),
+            _ => Ok(()),
+        }
     }
 
     fn is_short(&self) -> Result<bool, StoreError> {
@@ -83,6 +103,7 @@ impl Outlets for Nobody {
 /// A cluster of one node, driven.
 struct Driven {
     disk: Memory,
+    fault: Arc<Mutex<Option<Fault>>>,
     mailbox: Arc<Mailbox>,
     config: Arc<Mutex<Option<Arc<Configuration>>>>,
     driver: JoinHandle<Result<(), EngineError>>,
@@ -120,7 +141,8 @@ impl Driven {
         let identity = Identity { member, incarnation, key, software: "test".to_owned(), first_operation: 0 };
         let origin = Origin { identity, genesis, timing: Timing::default() };
         let disk = Memory::new();
-        let data: Arc<dyn disk::Data> = Arc::new(Data(disk.clone()));
+        let fault = Arc::default();
+        let data: Arc<dyn disk::Data> = Arc::new(Data(disk.clone(), Arc::clone(&fault)));
         let (mailbox, config) = (Arc::new(Mailbox::default()), Arc::default());
         let clock = Clock::start();
         let machine = origin.machine(0, &*data).unwrap();
@@ -128,7 +150,7 @@ impl Driven {
         let outlets = Box::new(Nobody(Arc::clone(&config)));
         let driver = Driver::new(machine, origin, data, hands, Arc::clone(&mailbox), outlets, clock);
         let driver = thread::spawn(move || driver.run());
-        Driven { disk, mailbox, config, driver, admin }
+        Driven { disk, fault, mailbox, config, driver, admin }
     }
 
     fn config(&self) -> Arc<Configuration> {
@@ -229,9 +251,38 @@ fn case_31_nothing_leaves_after_a_failed_sync_and_the_engine_ends() {
         fail(&driven.disk);
         let lost = driven.ask(driven.write(namespace, "lost"));
         assert_eq!(answer(lost), None, "neither acknowledged nor refused: unknown");
+        let after = [driven.ask(driven.write(namespace, "lost")), driven.ask(AskStatus {})];
         let error = driven.end().unwrap_err();
         assert!(matches!(error, EngineError::Failed(_)), "{error}");
+        assert!(after.into_iter().all(|after| poll(after).is_err()), "nothing is answered any more");
     }
+}
+
+#[test]
+fn a_read_that_fails_is_no_answer_and_ends_the_engine() {
+    for error in [StoreError::Failed("injected".to_owned()), StoreError::Damaged("injected".to_owned())] {
+        let driven = Driven::start();
+        let namespace = driven.namespace();
+        assert!(is_applied(&driven.answer(driven.write(namespace, "k"))));
+        *driven.fault.lock().unwrap() = Some(Fault::Read(error));
+        let key = Key::try_from("k").unwrap();
+        let read = driven.ask(Read { namespace, key, local: true, history: false });
+        assert_eq!(answer(read), None, "neither absent nor an older one");
+        let error = driven.end().unwrap_err();
+        assert!(matches!(error, EngineError::Store(_)), "{error}");
+        assert!(error.to_string().contains("move `data`"), "{error}");
+    }
+}
+
+#[test]
+fn a_mark_that_cannot_be_synced_ends_the_engine() {
+    let driven = Driven::start();
+    let namespace = driven.namespace();
+    *driven.fault.lock().unwrap() = Some(Fault::Mark);
+    // Its batch is synced, so this is true.
+    assert!(is_applied(&driven.answer(driven.write(namespace, "k"))));
+    let error = driven.end().unwrap_err();
+    assert!(matches!(error, EngineError::Failed(_)), "{error}");
 }
 
 #[test]
