@@ -17,10 +17,14 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Attaches to all threads of `pid`, and waits until that is done.
+    /// Attaches to all threads of `pid`, for syncs, and waits until that is done.
     pub(crate) fn attach(pid: Pid, output: &Path, more: &[&str]) -> Self {
+        Self::attach_to(pid, output, "trace=fdatasync,fsync,sync_file_range", more)
+    }
+
+    fn attach_to(pid: Pid, output: &Path, calls: &str, more: &[&str]) -> Self {
         let mut command = Command::new("strace");
-        command.args(["-f", "-ttt", "-T", "-e", "trace=fdatasync,fsync,sync_file_range"]).args(more);
+        command.args(["-f", "-ttt", "-T", "-e", calls]).args(more);
         command.arg("-o").arg(output).arg("-p").arg(pid.as_raw_nonzero().to_string());
         let spawned = command.stderr(Stdio::piped()).spawn();
         let mut strace = spawned.unwrap_or_else(|error| panic!("this test needs strace: {error}"));
@@ -131,5 +135,140 @@ fn case_31_a_failed_sync_is_an_error_and_ends_the_node() {
         cluster.heal().await;
         assert!(test.get("before").await.unwrap().value().unwrap().is_some());
         assert!(test.create("after", "x").await.unwrap().applied().is_some());
+    });
+}
+
+/// A call on a file of the data directory, and the error that it gets from some call on.
+struct Injected {
+    calls: &'static str,
+    error: &'static str,
+    /// The first call that fails.
+    from: u32,
+    /// The file: a name in the data directory, or the ending of one in the database, of which the
+    /// newest is meant.
+    file: &'static str,
+    /// Whether the node must end of it.
+    ends: bool,
+}
+
+/// The file that is meant.
+fn find(data: &Path, file: &str) -> PathBuf {
+    if !file.starts_with('.') {
+        return data.join(file);
+    }
+    let files = std::fs::read_dir(data.join("data")).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.to_string_lossy().ends_with(file)).max().expect("a file of that kind")
+}
+
+/// The log and the high-water file, each when it is written and when it is synced.
+#[test]
+fn no_error_of_a_file_is_taken_for_an_acknowledgement() {
+    const PUTS: usize = 12;
+    const INJECTED: [Injected; 8] = [
+        Injected { calls: "write", error: "EIO", from: 1, file: ".log", ends: true },
+        Injected { calls: "write", error: "EIO", from: 4, file: ".log", ends: true },
+        Injected { calls: "write", error: "ENOSPC", from: 2, file: ".log", ends: true },
+        Injected { calls: "fdatasync,fsync", error: "EIO", from: 3, file: ".log", ends: true },
+        Injected { calls: "fallocate", error: "ENOSPC", from: 1, file: ".log", ends: false },
+        Injected { calls: "pwrite64", error: "EIO", from: 2, file: "high-water", ends: true },
+        Injected { calls: "pwrite64", error: "ENOSPC", from: 1, file: "high-water", ends: true },
+        Injected { calls: "fdatasync", error: "EIO", from: 1, file: "high-water", ends: true },
+    ];
+    run(async {
+        let mut cluster = Cluster::start_with(Plan { nodes: 1, ..Plan::default() }, &[]).await;
+        let test = cluster.open().await;
+        let data = cluster.local.node_dir(0).unwrap().data();
+        let mut acknowledged = Vec::new();
+        for (number, injected) in INJECTED.into_iter().enumerate() {
+            let Injected { calls, error, from, file, ends } = injected;
+            let what = format!("{error} of {calls} on {file}, from call {from} on");
+            let output = cluster.folder.path().join(format!("strace-{number}"));
+            let path = find(&data, file);
+            let inject = format!("inject={calls}:error={error}:when={from}+");
+            let more = ["-P", path.to_str().unwrap(), "-e", &inject];
+            let trace =
+                Trace::attach_to(cluster.local.pid(0).unwrap(), &output, &format!("trace={calls}"), &more);
+            for put in 0..PUTS {
+                let key = format!("{number}/{put}");
+                match test.create(key.as_str(), "x").await {
+                    Ok(written) => {
+                        assert!(written.applied().is_some(), "{what}");
+                        acknowledged.push(key);
+                    }
+                    Err(_) if ends => break,
+                    Err(error) => panic!("{what}: {error}"),
+                }
+            }
+            if ends {
+                let ended = tokio::time::timeout(PATIENCE, cluster.local.ended(0)).await;
+                let status = ended.unwrap_or_else(|_| panic!("{what}: the node goes on")).unwrap().unwrap();
+                assert_eq!(status.code(), Some(1), "{what}");
+                let log = std::fs::read_to_string(cluster.local.log(0)).unwrap();
+                let last = log.lines().rev().find(|line| line.contains("this node ends"));
+                assert!(
+                    last.is_some_and(|line| line.contains("storage failed") || line.contains("cannot sync")),
+                    "{what}: {log}"
+                );
+            }
+            drop(trace);
+            if ends {
+                let seen = std::fs::read_to_string(&output).unwrap();
+                assert!(seen.contains("(INJECTED)"), "{what}: never came");
+            }
+            cluster.heal().await;
+            for key in &acknowledged {
+                let read = test.get(key.as_str()).await.unwrap();
+                assert!(read.value().unwrap().is_some(), "{what}: {key} was acknowledged and is lost");
+            }
+        }
+        assert!(acknowledged.len() > PUTS, "nearly nothing was acknowledged: {acknowledged:?}");
+    });
+}
+
+/// A read that fails is an error, not an absent key; and it is there again once the disk reads.
+#[test]
+fn a_read_that_fails_is_an_error_and_ends_the_node() {
+    run(async {
+        let mut cluster = Cluster::start_with(Plan { nodes: 1, ..Plan::default() }, &[]).await;
+        let test = cluster.open().await;
+        for n in 0..50 {
+            test.create(format!("k/{n}"), vec![b'x'; 2_000]).await.unwrap();
+        }
+        // A start brings what is in the log to a table.
+        cluster.local.terminate(0).await.unwrap();
+        cluster.heal().await;
+        let output = cluster.folder.path().join("strace");
+        let inject = ["-e", "inject=pread64,preadv,preadv2,read:error=EIO"];
+        let data = cluster.local.node_dir(0).unwrap().data();
+        let table = find(&data, ".sst");
+        let more = [&["-P", table.to_str().unwrap()], &inject[..]].concat();
+        let trace = Trace::attach_to(
+            cluster.local.pid(0).unwrap(),
+            &output,
+            "trace=pread64,preadv,preadv2,read",
+            &more,
+        );
+        let mut failed = false;
+        for n in 0..50 {
+            match test.get(format!("k/{n}")).await {
+                Ok(read) => assert!(read.value().unwrap().is_some(), "k/{n} is shown as absent"),
+                Err(_) => {
+                    failed = true;
+                    break;
+                }
+            }
+        }
+        drop(trace);
+        let seen = std::fs::read_to_string(&output).unwrap();
+        assert!(seen.contains("(INJECTED)"), "no read ever met the table: {seen}");
+        assert!(failed, "a read of a table that cannot be read was answered");
+        let status = tokio::time::timeout(PATIENCE, cluster.local.ended(0)).await.unwrap().unwrap().unwrap();
+        assert_eq!(status.code(), Some(1));
+        let log = std::fs::read_to_string(cluster.local.log(0)).unwrap();
+        assert!(log.contains("the data cannot be trusted any more"), "{log}");
+        cluster.heal().await;
+        for n in 0..50 {
+            assert!(test.get(format!("k/{n}")).await.unwrap().value().unwrap().is_some());
+        }
     });
 }
