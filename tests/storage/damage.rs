@@ -379,6 +379,32 @@ fn no_damage_to_the_manifest_drops_synced_batches_silently() {
     assert!(noticed > 10 * whole, "{noticed} noticed, {whole} harmless");
 }
 
+/// A crash in the middle of a batch, after few of them and after many: nothing is lost, and there is no
+/// alarm over the end of a log, nor at the start after that.
+#[test]
+fn crash_after_crash_is_no_damage() {
+    let dir = ground();
+    let path = dir.path().join("node");
+    let mut directory = Directory::create(&path, FIRST, &settings()).expect("creates");
+    let mut last = 0;
+    for round in 0..12 {
+        last += [3, 700, 1, 0][round % 4];
+        commit_up_to(&directory, last);
+        let mark = fs::read(path.join("high-water")).expect("reads");
+        directory.commit(&batch(last + 1)).expect("commits");
+        // Closing writes nothing to the log.
+        drop(directory);
+        let log = super::log(&path);
+        let bytes = fs::read(&log).expect("reads");
+        fs::write(&log, &bytes[..bytes.len() - 5]).expect("cuts");
+        fs::write(path.join("high-water"), mark).expect("writes");
+        let opened = Directory::open(&path, &settings()).expect("opens");
+        assert_eq!((&opened.amnesia, opened.directory.last_batch()), (&Amnesia::None, last), "round {round}");
+        super::assert_holds(&opened.directory, last);
+        directory = opened.directory;
+    }
+}
+
 /// A file of the node itself, beside its data.
 #[test]
 fn damaged_files_of_a_node_are_named() {
