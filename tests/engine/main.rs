@@ -1,6 +1,6 @@
 //! Three machines, a network that loses nothing: what one request does, step by step.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it did")]
 #![allow(unreachable_pub, reason = "the modules of a test are one crate")]
 
 mod attacks;
