@@ -1,5 +1,6 @@
 //! Case 31: no acknowledgement before the sync, and none after a sync that failed. `strace` watches.
 
+use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, Signal, kill_process};
 use tanist::cli::local::Plan;
 
-use super::support::{Cluster, PATIENCE, run};
+use super::support::{Cluster, PATIENCE, TANIST, eventually, run};
 
 /// `strace` attached to a process; detached when dropped.
 pub(crate) struct Trace {
@@ -281,5 +282,55 @@ fn a_read_that_fails_is_an_error_and_ends_the_node() {
         for n in 0..50 {
             assert!(test.get(format!("k/{n}")).await.unwrap().value().unwrap().is_some());
         }
+    });
+}
+
+/// Starts a node that is killed at the call `number` of `calls`; says whether it came to run before.
+async fn killed_at(cluster: &Cluster, calls: &str, number: u32) -> bool {
+    let folder = cluster.local.node_dir(0).unwrap().path().to_owned();
+    let log = cluster.folder.path().join("killed.log");
+    let output = std::fs::File::create(&log).unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+    strace.args(["-e", &format!("inject={calls}:signal=KILL:when={number}"), TANIST, "node"]).arg(folder);
+    let spawned = strace.stdout(Stdio::null()).stderr(output).spawn();
+    let strace = RefCell::new(spawned.unwrap_or_else(|error| panic!("this test needs strace: {error}")));
+    let runs = eventually("the node runs or is killed", PATIENCE, || async {
+        if strace.borrow_mut().try_wait().unwrap().is_some() {
+            return Some(false);
+        }
+        std::fs::read_to_string(&log).unwrap().contains("this node runs").then_some(true)
+    })
+    .await;
+    // What strace has started ends with it.
+    let _ = strace.borrow_mut().kill();
+    let _ = strace.borrow_mut().wait();
+    runs
+}
+
+/// A start writes tables, a manifest and a log before it writes anything of its own.
+#[test]
+fn a_start_killed_at_any_step_is_followed_by_an_ordinary_one() {
+    run(async {
+        let mut cluster = Cluster::start_with(Plan { nodes: 1, ..Plan::default() }, &[]).await;
+        let test = cluster.open().await;
+        let mut kills = 0;
+        for calls in ["fsync,fdatasync", "rename", "unlink"] {
+            for number in 1..20 {
+                let key = format!("{calls}/{number}");
+                assert!(test.create(key.as_str(), "x").await.unwrap().applied().is_some());
+                cluster.local.kill(0);
+                let ran = killed_at(&cluster, calls, number).await;
+                cluster.heal().await;
+                let log = std::fs::read_to_string(cluster.local.log(0)).unwrap();
+                assert!(!log.contains("new actor"), "killed at {calls} {number}: {log}");
+                assert!(test.get(key.as_str()).await.unwrap().value().unwrap().is_some());
+                if ran {
+                    break;
+                }
+                kills += 1;
+            }
+        }
+        assert!(kills >= 6, "a start has more steps than {kills}");
     });
 }
