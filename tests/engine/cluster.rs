@@ -26,7 +26,7 @@ use tanist::wire::peer::Envelope;
 use tanist::wire::registry::{PeerMessage, Reply, Request};
 use tanist::wire::values::Values;
 
-use crate::disk::Failing;
+use super::disk::Failing;
 
 /// How long a batch waits that found no space.
 const RETRY: u64 = 1_000;

@@ -121,7 +121,7 @@ impl House {
             cluster: id,
             genesis: Decided::clone(&config.entries(Chain::Voters)[0]),
             config,
-            disk: node.store.snapshot(),
+            disk: node.store.memory.snapshot(),
             namespaces: [carts, jobs, paid, NamespaceId::resources(id), NamespaceId([7; 32])],
             keys: [
                 key("k"),

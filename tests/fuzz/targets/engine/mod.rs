@@ -8,6 +8,9 @@ mod checks;
 #[allow(dead_code, unused_imports, reason = "the tests of the engine use the rest")]
 mod cluster;
 mod damage;
+#[path = "../../../engine/disk.rs"]
+#[allow(dead_code, reason = "disks do not fail here")]
+mod disk;
 mod house;
 mod node;
 mod peers;
