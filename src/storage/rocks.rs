@@ -365,8 +365,8 @@ mod tests {
         let cut = |log: &mut Vec<u8>, at: usize| log.truncate(at);
         let stretch = |log: &mut Vec<u8>, at: usize| log[at + 5] = 0x7f;
         let whole = |_: &mut Vec<u8>, _: usize| {};
-        let damages: [(&str, &dyn Fn(&mut Vec<u8>, usize)); 3] =
-            [("cut", &cut), ("stretch", &stretch), ("whole", &whole)];
+        type Damage = fn(&mut Vec<u8>, usize);
+        let damages: [(&str, Damage); 3] = [("cut", cut), ("stretch", stretch), ("whole", whole)];
         for (name, damage) in damages {
             let path = dir.path().join(name);
             Rocks::create(&path, &Tuning::default()).expect("creates");
