@@ -58,7 +58,7 @@ pub struct Identity {
     /// The version of the software, for `status`.
     pub software: String,
     /// The first number of this start's operations, drawn at every start: an answer to a question of an
-    /// earlier life must not answer one of this life.
+    /// earlier start must not answer one of this start.
     pub first_operation: u64,
 }
 

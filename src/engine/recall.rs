@@ -113,7 +113,7 @@ impl State {
     /// Asks a peer what it remembers of this node.
     pub(super) fn recall_from(&mut self, step: &mut Step<'_>, peer: MemberId) {
         let chains = self.known_chains();
-        step.send(peer, Recall { chains });
+        step.send(peer, Recall { start: self.identity.first_operation, chains });
     }
 
     /// Asks again whoever has not answered.
@@ -134,7 +134,7 @@ impl State {
     pub(super) fn recall(&mut self, step: &mut Step<'_>, from: MemberId, asker: Incarnation, recall: Recall) {
         let remembered = self.recollection.memory.get(&from).filter(|(incarnation, _)| *incarnation == asker);
         let batch = remembered.map_or(0, |(_, batch)| *batch);
-        step.send(from, Recalled { incarnation: asker, batch });
+        step.send(from, Recalled { start: recall.start, incarnation: asker, batch });
         let mine = self.known_chains();
         if Chain::ALL.iter().any(|chain| mine.have(*chain) > recall.chains.have(*chain)) {
             let config = self.entries_beyond(&recall.chains);
@@ -145,9 +145,11 @@ impl State {
         }
     }
 
-    /// Takes a peer's answer.
+    /// Takes a peer's answer. One to an earlier start says what was remembered before that start's batches.
     pub(super) fn recalled(&mut self, step: &mut Step<'_>, from: MemberId, recalled: Recalled) {
-        if recalled.incarnation != self.identity.incarnation || self.recollection.confirmed.contains(&from) {
+        let asked = (recalled.start, recalled.incarnation)
+            == (self.identity.first_operation, self.identity.incarnation);
+        if !asked || self.recollection.confirmed.contains(&from) {
             return;
         }
         let opened_at = self.recollection.opened_at;

@@ -171,6 +171,9 @@ pub struct Learn {
 /// What is the last batch that you remember of me?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recall {
+    /// A number that the sender drew when it started: the answer to a question of an earlier start tells
+    /// what was remembered then.
+    pub start: u64,
     /// Lengths of the chains that the sender knows.
     pub chains: AskConfig,
 }
@@ -178,6 +181,8 @@ pub struct Recall {
 /// The answer to a [`Recall`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recalled {
+    /// The number of the start that the question came from.
+    pub start: u64,
     /// The incarnation that the question came from.
     pub incarnation: Incarnation,
     /// The last batch of it that is remembered; 0 for none.

@@ -1,8 +1,11 @@
-//! Registers on nodes in trouble: full disks, slow networks, damaged rows, more requests than they can take.
+//! Nodes in trouble: full disks, slow networks, damaged rows, more requests than they can take, old answers.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tanist::core::identity::Incarnation;
 use tanist::core::limits;
 use tanist::core::object::Key;
 use tanist::core::signature::sign_one;
@@ -12,9 +15,10 @@ use tanist::engine::Input;
 use tanist::engine::rows;
 use tanist::engine::store::{Batch, Change, View as _};
 use tanist::storage::Store as _;
-use tanist::wire::client::{Failure, Read, Submitted};
+use tanist::wire::client::{AskStatus, Failure, Read, Submitted};
+use tanist::wire::peer::Envelope;
 use tanist::wire::register::{AskVerdict, Verdict};
-use tanist::wire::registry::Reply;
+use tanist::wire::registry::{PeerMessage, Reply};
 
 use crate::cluster::{Cluster, applied, id};
 use crate::registers::{jobs, read};
@@ -171,4 +175,38 @@ fn a_slow_network_is_slow_and_not_down() {
     }
     let reply = cluster.replies.remove(&token).unwrap();
     assert!(matches!(reply, Reply::Submitted(Submitted::Applied { .. })), "{reply:?}");
+}
+
+/// Seed 100318: an answer that was under way while its node was stopped, and started again with older data,
+/// let it count.
+#[test]
+fn p11_an_answer_to_an_earlier_start_does_not_let_a_node_count() {
+    let mut cluster = Cluster::new();
+    let held: Rc<RefCell<Vec<PeerMessage>>> = Rc::default();
+    let holding = Rc::clone(&held);
+    cluster.spoil = Some(Box::new(move |_, _, (to, _), message| {
+        if to == id(1) && matches!(message, PeerMessage::Recalled(_)) {
+            holding.borrow_mut().push(message);
+            return None;
+        }
+        Some(message)
+    }));
+    let counts = |cluster: &mut Cluster| match cluster.ask(id(1), AskStatus {}) {
+        Reply::Status(status) => status.counts,
+        other => panic!("{other:?}"),
+    };
+    cluster.restart(id(1));
+    let earlier = held.take();
+    assert!(counts(&mut cluster).is_err() && !earlier.is_empty());
+    cluster.restart(id(1));
+    let now = held.take();
+    let envelope = Envelope { incarnation: Incarnation([2; 16]), synced: 1 };
+    let deliver = |cluster: &mut Cluster, message: &PeerMessage| {
+        cluster.deliver(id(2), id(1), envelope, message);
+        cluster.run();
+    };
+    deliver(&mut cluster, &earlier[0]);
+    assert!(counts(&mut cluster).is_err(), "it was an earlier start that was told so");
+    deliver(&mut cluster, &now[0]);
+    assert_eq!(counts(&mut cluster), Ok(()));
 }

@@ -422,9 +422,14 @@ fn peer() -> impl Strategy<Value = PeerMessage> {
             }
         ),
         decided().prop_map(|decided| p::Learn { decided }.into()),
-        any::<[u64; 3]>().prop_map(|have| p::Recall { chains: c::AskConfig { have } }.into()),
-        any::<([u8; 16], u64)>()
-            .prop_map(|(id, batch)| p::Recalled { incarnation: Incarnation(id), batch }.into()),
+        any::<(u64, [u64; 3])>()
+            .prop_map(|(start, have)| p::Recall { start, chains: c::AskConfig { have } }.into()),
+        any::<(u64, [u8; 16], u64)>().prop_map(|(start, id, batch)| p::Recalled {
+            start,
+            incarnation: Incarnation(id),
+            batch
+        }
+        .into()),
         any::<[u64; 3]>().prop_map(|have| c::AskConfig { have }.into()),
         config().prop_map(PeerMessage::from),
         (stamp(), stamp()).prop_map(|(first, second)| p::Evidence { first, second }.into()),

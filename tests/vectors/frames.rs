@@ -286,8 +286,8 @@ fn peer_messages(world: &World, frames: &mut Frames) {
     frames.peer("Accepted, refused", &accepted(Err(higher)));
     frames.peer("Learn", &p::Learn { decided: world.entries[1].clone() });
     let chains = c::AskConfig { have: [2, 6, 1] };
-    frames.peer("Recall", &p::Recall { chains });
-    frames.peer("Recalled", &p::Recalled { incarnation: ENVELOPE.incarnation, batch: 41 });
+    frames.peer("Recall", &p::Recall { start: 40, chains });
+    frames.peer("Recalled", &p::Recalled { start: 40, incarnation: ENVELOPE.incarnation, batch: 41 });
     frames.peer("AskConfig, between nodes", &chains);
     frames.peer("Config, between nodes", &c::Config { entries: vec![], lengths: [2, 6, 1] });
     let twin = world.sign_stamp(world.stamp(&first, 0, 0, 1, world.past(&[(1, 0, 1)])), 0);

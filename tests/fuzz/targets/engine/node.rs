@@ -105,7 +105,8 @@ impl Node {
     pub fn meet_peers(&mut self) {
         for peer in PEERS {
             self.step(Input::PeerUp(House::member(peer)));
-            let recalled = Recalled { incarnation: House::incarnation(NODE), batch: 0 };
+            let start = first_operation(self.starts);
+            let recalled = Recalled { start, incarnation: House::incarnation(NODE), batch: 0 };
             let envelope = Envelope { incarnation: House::incarnation(peer), synced: 1 };
             self.peer(peer, PeerMessage::from(recalled).encode(envelope));
         }
@@ -301,6 +302,11 @@ pub fn identity(member: u8, starts: u64) -> Identity {
         incarnation: House::incarnation(member),
         key: House::member_key(member),
         software: "fuzz".to_owned(),
-        first_operation: starts << 32,
+        first_operation: first_operation(starts),
     }
+}
+
+/// The number that a start draws.
+fn first_operation(starts: u64) -> u64 {
+    starts << 32
 }

@@ -89,9 +89,9 @@ fn answer(source: &mut Source<'_>, node: &Node, things: &mut Things, from: u8) -
         }
         .into(),
         PeerMessage::Accept(m) => accepted(source, things, &m, from).into(),
-        PeerMessage::Recall(_) => {
+        PeerMessage::Recall(m) => {
             let batch = if source.rarely() { source.number() } else { 0 };
-            Recalled { incarnation: House::incarnation(NODE), batch }.into()
+            Recalled { start: m.start, incarnation: House::incarnation(NODE), batch }.into()
         }
         PeerMessage::AskConfig(_) => config(source, node, things).into(),
         PeerMessage::PrepareRegister(m) => {
@@ -189,7 +189,8 @@ fn fresh(source: &mut Source<'_>, node: &Node, things: &mut Things, from: u8) ->
         5 => Accept { ballot, signed: things.entry(source, node) }.into(),
         6 => learn(source, node, things).into(),
         7 => {
-            Recall { chains: AskConfig { have: [source.number(), source.number(), source.number()] } }.into()
+            let chains = AskConfig { have: [source.number(), source.number(), source.number()] };
+            Recall { start: source.number(), chains }.into()
         }
         8 => AskConfig { have: [source.number(), source.number(), source.number()] }.into(),
         9 => config(source, node, things).into(),
