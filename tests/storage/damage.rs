@@ -22,6 +22,9 @@ use super::{FIRST, SECOND, batch, commit_up_to, copy, noise};
 
 /// Enough for several tables and a log.
 const MANY: u64 = 2_000;
+/// Bytes of a table whose middle is rows. That of a table of one row is its properties, which no start
+/// does without; and how many rows a table holds is a matter of time.
+const TABLE: u64 = 8 << 10;
 
 /// A folder in memory where there is one: these tests are not about syncs, and make thousands.
 fn ground() -> tempfile::TempDir {
@@ -55,16 +58,16 @@ impl World {
         World { _dir: dir, path, last: MANY }
     }
 
-    /// A file of each kind: two tables at least, and one log.
+    /// A file of each kind: two tables of many rows at least, and one log.
     fn of_all_kinds() -> Self {
         let mut world = Self::new();
         for _ in 0..20 {
             // A start brings what is in the log to a table.
             let opened = Directory::open(&world.path, &settings()).expect("opens");
-            world.last += 50;
+            world.last += 100;
             commit_up_to(&opened.directory, world.last);
             drop(opened);
-            if files(&world.path, "sst").len() >= 2 && files(&world.path, "log").len() == 1 {
+            if tables(&world.path).len() >= 2 && files(&world.path, "log").len() == 1 {
                 return world;
             }
         }
@@ -250,7 +253,6 @@ fn kinds(path: &Path) -> BTreeMap<&'static str, PathBuf> {
     for name in ["FORMAT", "LOCK", "incarnation", "high-water", "reserve"] {
         kinds.insert(name, path.join(name));
     }
-    let mut tables = Vec::new();
     for entry in fs::read_dir(path.join("data")).expect("lists") {
         let path = entry.expect("lists").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
@@ -262,18 +264,14 @@ fn kinds(path: &Path) -> BTreeMap<&'static str, PathBuf> {
             name if name.starts_with("MANIFEST-") => "data/MANIFEST-*",
             name if name.starts_with("OPTIONS-") => "data/OPTIONS-*",
             name if name.ends_with(".log") => "data/*.log",
-            name if name.ends_with(".sst") => {
-                tables.push(path);
-                continue;
-            }
-            name if name.starts_with("LOG.old") => continue,
+            name if name.ends_with(".sst") || name.starts_with("LOG.old") => continue,
             _ => panic!("{name} is of a kind that this test does not know"),
         };
         if kinds.get(kind).is_none_or(|other: &PathBuf| size(other) < size(&path)) {
             kinds.insert(kind, path);
         }
     }
-    tables.sort();
+    let tables = tables(path);
     assert!(tables.len() >= 2, "too few tables: {tables:?}");
     kinds.insert("data/*.sst, oldest", tables[0].clone());
     kinds.insert("data/*.sst, newest", tables[tables.len() - 1].clone());
@@ -287,6 +285,11 @@ fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = files.filter(is_one).collect();
     found.sort();
     found
+}
+
+/// The tables whose middle is rows, oldest first.
+fn tables(path: &Path) -> Vec<PathBuf> {
+    files(path, "sst").into_iter().filter(|table| size(table) >= TABLE).collect()
 }
 
 fn size(path: &Path) -> u64 {
