@@ -72,6 +72,7 @@ pub enum ConfigChange {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Voters {
     /// Random bytes that keep two clusters of the same members apart; zero after the first entry.
+    #[serde(with = "codec::fixed")]
     pub nonce: [u8; 16],
     /// How often the cluster was restored from a backup: the high part of every term.
     pub recovery: u32,

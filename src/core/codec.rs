@@ -12,6 +12,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::limits;
 
+/// Bytes that most encodings do not exceed: a write, a stamp, a vote.
+const USUAL_LEN: usize = 512;
 /// Bytes of a stored row at most, values aside.
 const STORED_LEN: usize = 256 << 20;
 const _: () = assert!(limits::FRAME_LEN < STORED_LEN);
@@ -49,8 +51,11 @@ pub enum DecodeError {
 /// # Panics
 /// Never for the types of this crate: none of them has a form that the encoding refuses.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
+    // Most of what is encoded fits, and growing from nothing costs more than encoding.
+    let mut bytes = Vec::with_capacity(USUAL_LEN);
     #[allow(clippy::expect_used, reason = "infallible for maps, sequences and integers in memory")]
-    bincode::serde::encode_to_vec(value, FORM).expect("an in-memory value encodes")
+    bincode::serde::encode_into_std_write(value, &mut bytes, FORM).expect("an in-memory value encodes");
+    bytes
 }
 
 /// The value whose bytes are exactly `bytes`: a shorter, longer or otherwise spelt input is refused.
@@ -77,6 +82,74 @@ pub fn decode_stored<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError
     }
 }
 
+/// How a field of a fixed number of bytes is encoded, for `#[serde(with)]`: as that many bytes, without
+/// a length. In formats for people, as hexadecimal text.
+///
+/// In units of 16, since serde takes an array apart into its elements, and a hash then costs 32 calls
+/// to read. N is a multiple of 16.
+pub mod fixed {
+    use std::fmt;
+
+    use data_encoding::HEXLOWER;
+    use serde::de::{Error, SeqAccess, Visitor};
+    use serde::ser::SerializeTuple as _;
+    use serde::{Deserializer, Serializer};
+
+    /// Bytes of a unit.
+    const UNIT: usize = size_of::<u128>();
+
+    /// Encodes `bytes`.
+    pub fn serialize<S: Serializer, const N: usize>(
+        bytes: &[u8; N],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        const { assert!(N.is_multiple_of(UNIT)) };
+        if serializer.is_human_readable() {
+            return serializer.serialize_str(&HEXLOWER.encode(bytes));
+        }
+        let mut units = serializer.serialize_tuple(N / UNIT)?;
+        for unit in bytes.as_chunks().0 {
+            units.serialize_element(&u128::from_be_bytes(*unit))?;
+        }
+        units.end()
+    }
+
+    /// Decodes N bytes.
+    pub fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
+        deserializer: D,
+    ) -> Result<[u8; N], D::Error> {
+        const { assert!(N.is_multiple_of(UNIT)) };
+        if deserializer.is_human_readable() {
+            return deserializer.deserialize_str(Units);
+        }
+        deserializer.deserialize_tuple(N / UNIT, Units)
+    }
+
+    struct Units<const N: usize>;
+
+    impl<'de, const N: usize> Visitor<'de> for Units<N> {
+        type Value = [u8; N];
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{N} bytes")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<[u8; N], A::Error> {
+            let mut bytes = [0; N];
+            for (index, unit) in bytes.as_chunks_mut().0.iter_mut().enumerate() {
+                let next: Option<u128> = seq.next_element()?;
+                *unit = next.ok_or_else(|| A::Error::invalid_length(index, &self))?.to_be_bytes();
+            }
+            Ok(bytes)
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<[u8; N], E> {
+            let bytes = HEXLOWER.decode(text.as_bytes()).map_err(E::custom)?;
+            bytes.try_into().map_err(|bytes: Vec<u8>| E::invalid_length(bytes.len(), &self))
+        }
+    }
+}
+
 fn kind<T>() -> &'static str {
     let path = std::any::type_name::<T>();
     path.rsplit("::").next().unwrap_or(path)
@@ -91,6 +164,23 @@ mod tests {
         assert_eq!(encode(&7u32), [0, 0, 0, 7]);
         assert_eq!(encode(&Some(1u8)), [1, 1]);
         assert_eq!(encode(&vec![9u8]), [0, 0, 0, 0, 0, 0, 0, 1, 9]);
+    }
+
+    #[test]
+    fn fixed_bytes_are_themselves_and_hexadecimal_for_people() {
+        #[derive(Debug, PartialEq, Serialize, serde::Deserialize)]
+        struct Two(#[serde(with = "fixed")] [u8; 32]);
+        let two = Two(std::array::from_fn(|index| index as u8));
+        assert_eq!(encode(&two), two.0);
+        assert_eq!(decode::<Two>(&two.0).as_ref(), Ok(&two));
+        assert!(matches!(decode::<Two>(&two.0[..31]), Err(DecodeError::Malformed { .. })));
+
+        let text = serde_json::to_string(&two).expect("writes");
+        assert_eq!(text, format!("\"{}\"", data_encoding::HEXLOWER.encode(&two.0)));
+        assert_eq!(serde_json::from_str::<Two>(&text).expect("reads"), two);
+        for wrong in [text.replace("1f", ""), text.replace("1f", "zz"), text.to_uppercase()] {
+            assert!(serde_json::from_str::<Two>(&wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Context {
 
 /// A BLAKE3 hash of 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Hash(pub [u8; 32]);
+pub struct Hash(#[serde(with = "codec::fixed")] pub [u8; 32]);
 
 impl Hash {
     /// The hash of `value`'s encoding under `context`.
@@ -112,7 +112,7 @@ macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $len:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-        pub struct $name(pub [u8; $len]);
+        pub struct $name(#[serde(with = "crate::core::codec::fixed")] pub [u8; $len]);
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -6,8 +6,10 @@ use std::fmt;
 
 use data_encoding::HEXLOWER;
 use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::codec;
 use super::hash::{Context, Hash, id};
 
 id!(
@@ -41,9 +43,8 @@ impl ActorId {
 ///
 /// Other encodings are refused when a key is decoded, so that one key has one spelling and no
 /// signature verifies under a key that signs everything.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "[u8; 32]", into = "[u8; 32]")]
-pub struct PublicKey([u8; 32]);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct PublicKey(#[serde(serialize_with = "codec::fixed::serialize")] [u8; 32]);
 
 /// Bytes or a text are not an acceptable ed25519 public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -102,9 +103,9 @@ fn remember(key: VerifyingKey) {
     });
 }
 
-impl From<PublicKey> for [u8; 32] {
-    fn from(key: PublicKey) -> Self {
-        key.0
+impl<'de> Deserialize<'de> for PublicKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        codec::fixed::deserialize::<_, 32>(deserializer)?.try_into().map_err(D::Error::custom)
     }
 }
 
@@ -130,28 +131,8 @@ impl fmt::Debug for PublicKey {
 }
 
 /// An ed25519 signature.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Signature(pub [u8; 64]);
-
-impl Serialize for Signature {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (r, s) = self.0.split_at(32);
-        let mut halves = [[0u8; 32]; 2];
-        halves[0].copy_from_slice(r);
-        halves[1].copy_from_slice(s);
-        halves.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Signature {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let halves = <[[u8; 32]; 2]>::deserialize(deserializer)?;
-        let mut bytes = [0; 64];
-        bytes[..32].copy_from_slice(&halves[0]);
-        bytes[32..].copy_from_slice(&halves[1]);
-        Ok(Signature(bytes))
-    }
-}
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signature(#[serde(with = "codec::fixed")] pub [u8; 64]);
 
 impl fmt::Debug for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -39,6 +39,7 @@ pub struct Write {
     /// Who signs it.
     pub author: PublicKey,
     /// Keeps two equal writes apart; derived from the caller's operation id, if it gave one.
+    #[serde(with = "codec::fixed")]
     pub nonce: [u8; 16],
     /// The ownership it is written under. Only linearizable namespaces take fenced writes.
     pub fence: Option<Fence>,

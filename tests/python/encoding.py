@@ -91,18 +91,6 @@ class Fixed:
         return data.hex()
 
 
-class Signature:
-    """64 bytes, in JSON as two halves."""
-
-    def write(self, value):
-        data = unhex("".join(value))
-        assert len(data) == 64
-        return data
-
-    def read(self, reader):
-        return [reader.take(32).hex(), reader.take(32).hex()]
-
-
 class ByteList:
     def __init__(self, check=None):
         self.check = check

@@ -116,7 +116,7 @@ def judge_signatures(case, chains):
         same("number of proofs", len(case["proofs"]), count)
         for index, (proof, encoded) in enumerate(zip(case["proofs"], case["encoded"], strict=True)):
             expected = {
-                "signature": [signature[:64], signature[64:]], "count": count, "index": index,
+                "signature": signature, "count": count, "index": index,
                 "path": [step.hex() for step in signing.path(levels, index)],
             }
             same("proof", expected, proof)

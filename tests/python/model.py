@@ -3,7 +3,7 @@
 import re
 
 from encoding import (
-    U8, U32, U64, Bool, ByteList, Enum, Fixed, List, Option, Refused, Signature, Struct, Text, Tuple, decode, unhex,
+    U8, U32, U64, Bool, ByteList, Enum, Fixed, List, Option, Refused, Struct, Text, Tuple, decode, unhex,
 )
 from signing import VOTE, check_key, check_proof, derived, plain, verifies
 
@@ -51,7 +51,7 @@ def dot(stamp):
     return stamp["actor"], int(stamp["counter"])
 
 
-H32, H16 = Fixed(32), Fixed(16)
+H32, H16, SIGNATURE = Fixed(32), Fixed(16), Fixed(64)
 PUBLIC_KEY = Fixed(32, check_key)
 KEY = ByteList(lambda data: need(1 <= len(data) <= KEY_LEN, "key"))
 NAME = Text(lambda text: need(re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", text), "name"))
@@ -60,7 +60,7 @@ PAST = List(Tuple(H16, List(RANGE)), check_past)
 BODY = Enum(("Put", Struct({"len": U64, "hash": H32})), "Delete")
 TERM = Struct({"recovery": U32, "number": U64})
 FENCE = Struct({"resource": KEY, "term": TERM, "tenure": H32})
-PROOF = Struct({"signature": Signature(), "count": U32, "index": U32, "path": List(H32)})
+PROOF = Struct({"signature": SIGNATURE, "count": U32, "index": U32, "path": List(H32)})
 WRITE = Struct(
     {
         "format": U8, "cluster": H32, "namespace": H32, "key": KEY, "epoch": U64, "generation": U64, "parents": List(H32),
@@ -68,7 +68,7 @@ WRITE = Struct(
     },
     check_write,
 )
-SIGNED_WRITE = Tuple(WRITE, PROOF, Option(Signature()))
+SIGNED_WRITE = Tuple(WRITE, PROOF, Option(SIGNATURE))
 STAMP = Struct(
     {
         "format": U8, "cluster": H32, "object": H32, "write": H32, "config_epoch": U64, "policy_revision": U64,
@@ -99,7 +99,7 @@ ENTRY = Struct({"format": U8, "chain": CHAIN, "number": U64, "previous": H32, "c
 BALLOT = Struct({"config_epoch": U64, "counter": U64, "actor": H16})
 VOTE_FORM = Struct({"cluster": H32, "chain": CHAIN, "number": U64, "ballot": BALLOT, "entry": H32, "actor": H16})
 SIGNED_ENTRY = Struct({"entry": ENTRY, "admin": Option(Tuple(PUBLIC_KEY, PROOF))})
-DECIDED = Struct({"signed": SIGNED_ENTRY, "ballot": BALLOT, "votes": List(Tuple(H16, Signature()))})
+DECIDED = Struct({"signed": SIGNED_ENTRY, "ballot": BALLOT, "votes": List(Tuple(H16, SIGNATURE))})
 
 
 def write_id(write):

@@ -4,10 +4,10 @@ import base64
 import binascii
 import copy
 
-from encoding import U8, U32, U64, Bool, ByteList, List, Option, Refused, Signature, Struct, Tuple, decode, unhex
+from encoding import U8, U32, U64, Bool, ByteList, List, Option, Refused, Struct, Tuple, decode, unhex
 from model import (
-    BALLOT, DECIDED, FENCE, H16, H32, KEY, PUBLIC_KEY, SIGNED_WRITE, TERM, check_signed_write, check_value, entry_hash, need,
-    object_id, write_id,
+    BALLOT, DECIDED, FENCE, H16, H32, KEY, PUBLIC_KEY, SIGNATURE, SIGNED_WRITE, TERM, check_signed_write, check_value, entry_hash,
+    need, object_id, write_id,
 )
 from registers import order
 from signing import FENCE as FENCE_CONTEXT
@@ -24,7 +24,7 @@ def check_form(tenure):
 
 TENURE = Struct({"format": U8, "term": TERM, "key": Option(PUBLIC_KEY), "lease_ms": U32}, check_form)
 VOTE_FORM = Struct({"cluster": H32, "config": H32, "ballot": BALLOT, "tenure": H32, "actor": H16})
-SIGNED_VOTE = Tuple(H16, Signature())
+SIGNED_VOTE = Tuple(H16, SIGNATURE)
 TENURE_PROOF = Struct({"signed": SIGNED_WRITE, "tenure": TENURE, "ballot": BALLOT, "votes": List(SIGNED_VOTE)})
 RENEWAL_FORM = Struct({"cluster": H32, "resource": KEY, "tenure": H32, "sequence": U64})
 SEAL_FORM = Struct({"cluster": H32, "namespace": H32, "key": KEY, "fence": FENCE})

@@ -1,14 +1,14 @@
 """Frames and the registry of messages of proto-docs/wire.md."""
 
 from encoding import (
-    U8, U16, U32, U64, Array, Bool, ByteList, Enum, List, Option, Refused, Result, Signature, Struct, Text, Tuple, Unit,
+    U8, U16, U32, U64, Array, Bool, ByteList, Enum, List, Option, Refused, Result, Struct, Text, Tuple, Unit,
     decode,
 )
 from ownership import RENEWAL_FORM, SEAL_FORM, SIGNED_VOTE, TENURE_PROOF
 from registers import BOUND, STATE
 from model import (
-    BALLOT, CHAIN, DECIDED, H16, H32, KEY, MODE, PUBLIC_KEY, SIGNED_ENTRY, SIGNED_STAMP, SIGNED_WRITE, VERSION, VERSIONS,
-    need,
+    BALLOT, CHAIN, DECIDED, H16, H32, KEY, MODE, PUBLIC_KEY, SIGNATURE, SIGNED_ENTRY, SIGNED_STAMP, SIGNED_WRITE, VERSION,
+    VERSIONS, need,
 )
 
 FRAME_LEN = 2 << 20
@@ -46,10 +46,10 @@ REQUESTS = {
     7: ("AskConfig", HAVE, None),
     8: ("AskStatus", Struct({}), None),
     9: ("AskVerdict", Struct({"signed": SIGNED_WRITE, "forbid": Bool()}), None),
-    10: ("Seal", Struct({"seal": SEAL_FORM, "signature": Signature(), "tenure": PROVED}), None),
+    10: ("Seal", Struct({"seal": SEAL_FORM, "signature": SIGNATURE, "tenure": PROVED}), None),
     11: ("Campaign", Struct({"signed": SIGNED_WRITE, "tenure": PROVED, "afresh": Bool(), "value": VALUES}), "value"),
     12: ("Observe", Struct({"resource": KEY}), None),
-    13: ("Renew", Struct({"renewal": RENEWAL_FORM, "key": PUBLIC_KEY, "signature": Signature()}), None),
+    13: ("Renew", Struct({"renewal": RENEWAL_FORM, "key": PUBLIC_KEY, "signature": SIGNATURE}), None),
 }
 REPLIES = {
     101: (
@@ -167,7 +167,7 @@ PEERS = {
     205: ("Prepare", Struct(PLACE), None),
     206: ("Promise", Struct({**PLACE, "answer": Result(Option(Tuple(BALLOT, SIGNED_ENTRY)), BALLOT)}), None),
     207: ("Accept", Struct({"ballot": BALLOT, "signed": SIGNED_ENTRY}), None),
-    208: ("Accepted", Struct({**PLACE, "entry": H32, "answer": Result(Tuple(H16, Signature()), BALLOT)}), None),
+    208: ("Accepted", Struct({**PLACE, "entry": H32, "answer": Result(Tuple(H16, SIGNATURE), BALLOT)}), None),
     209: ("Learn", Struct({"decided": DECIDED}), None),
     210: ("Recall", Struct({"start": U64, "chains": HAVE}), None),
     211: ("Recalled", Struct({"start": U64, "incarnation": H16, "batch": U64}), None),
