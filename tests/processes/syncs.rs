@@ -1,15 +1,15 @@
 //! Case 31: no acknowledgement before the sync, and none after a sync that failed. `strace` watches.
 
-use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tanist::cli::local::Plan;
 
-use super::support::{Cluster, PATIENCE, TANIST, eventually, run};
+use super::support::{Cluster, PATIENCE, TANIST, run};
 
 /// `strace` attached to a process; detached when dropped.
 pub(crate) struct Trace {
@@ -288,23 +288,26 @@ fn a_read_that_fails_is_an_error_and_ends_the_node() {
 /// Starts a node that is killed at the call `number` of `calls`; says whether it came to run before.
 async fn killed_at(cluster: &Cluster, calls: &str, number: u32) -> bool {
     let folder = cluster.local.node_dir(0).unwrap().path().to_owned();
-    let log = cluster.folder.path().join("killed.log");
-    let output = std::fs::File::create(&log).unwrap();
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
     strace.args(["-e", &format!("inject={calls}:signal=KILL:when={number}"), TANIST, "node"]).arg(folder);
-    let spawned = strace.stdout(Stdio::null()).stderr(output).spawn();
-    let strace = RefCell::new(spawned.unwrap_or_else(|error| panic!("this test needs strace: {error}")));
-    let runs = eventually("the node runs or is killed", PATIENCE, || async {
-        if strace.borrow_mut().try_wait().unwrap().is_some() {
-            return Some(false);
+    let spawned = strace.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut strace = spawned.unwrap_or_else(|error| panic!("this test needs strace: {error}"));
+    let group = Pid::from_child(&strace);
+    let lines = BufReader::new(strace.stderr.take().unwrap()).lines();
+    let said = tokio::task::spawn_blocking(move || {
+        let mut runs = false;
+        // Both hold the pipe, so it ends when strace and the node have.
+        for line in lines {
+            if line.unwrap().contains("this node runs") {
+                runs = true;
+                let _ = kill_process_group(group, Signal::KILL);
+            }
         }
-        std::fs::read_to_string(&log).unwrap().contains("this node runs").then_some(true)
-    })
-    .await;
-    // What strace has started ends with it.
-    let _ = strace.borrow_mut().kill();
-    let _ = strace.borrow_mut().wait();
+        runs
+    });
+    let runs = tokio::time::timeout(PATIENCE, said).await.expect("the node runs or is killed").unwrap();
+    let _ = strace.wait();
     runs
 }
 
