@@ -14,6 +14,7 @@ use tanist::wire::client::{AskOutcome, List, OnConflict, Read, Submit};
 use tanist::wire::registry::{Reply, Request};
 use tanist::wire::values::Values;
 
+use super::checks::p10;
 use super::founding::member_id;
 use super::history::{Asked, Prepared};
 use super::world::{Event, World};
@@ -93,6 +94,7 @@ impl World {
         let mut ids: Vec<WriteId> = parents.iter().map(|seen| seen.id).collect();
         ids.sort();
         ids.dedup();
+        let nonce = self.dice.bytes();
         let write = Write {
             format: WRITE_FORMAT,
             cluster: self.founding.cluster,
@@ -103,9 +105,9 @@ impl World {
             parents: ids,
             body: value.as_ref().map_or(Body::Delete, |value| Body::put(value)),
             author: author.public(),
-            nonce: self.dice.bytes(),
+            nonce,
             fence: None,
-            wall_ms: 0,
+            wall_ms: p10::wild_clock(nonce),
         };
         let proof = sign_one(author, self.founding.cluster, write.id().into());
         let prepared = Prepared {

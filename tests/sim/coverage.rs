@@ -46,6 +46,7 @@ pub struct Coverage {
     pub equivocations: u64,
     pub epochs: u64,
     pub p2_pairs: u64,
+    pub behind_clocks: u64,
     pub live_at_end: u64,
     pub register_applied: u64,
     pub register_refused: u64,
@@ -116,6 +117,7 @@ impl Coverage {
             equivocations,
             epochs,
             p2_pairs,
+            behind_clocks,
             live_at_end,
             register_applied,
             register_refused,
@@ -165,6 +167,7 @@ impl Coverage {
             ("equivocations", equivocations),
             ("write epochs", epochs),
             ("concurrent pairs (P2)", p2_pairs),
+            ("earlier than what they replace (P10)", behind_clocks),
             ("live versions at the end", live_at_end),
             ("register applied", register_applied),
             ("register refused", register_refused),
@@ -193,7 +196,8 @@ impl Coverage {
         sum!(seeds writes repeats applied beside_siblings refused unknown failed reads outcomes messages
              lost_messages batches lost_batches crashes crashes_of_all lost_rows rotten_rows restored wiped lied
              freezes full_disks failed_syncs forgot
-             readmitted forged rejected malformed denied equivocations epochs p2_pairs live_at_end
+             readmitted forged rejected malformed denied equivocations epochs p2_pairs
+             behind_clocks live_at_end
              register_applied register_refused register_unknown register_reads verdicts forbidden seals
              fenced elections takeovers resigned lost_tenures paused_writes);
         for (cut, count) in &other.cuts {

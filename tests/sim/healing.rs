@@ -4,14 +4,17 @@
 use std::collections::BTreeMap;
 
 use tanist::core::chain::{Chain, ConfigChange};
-use tanist::core::object::Key;
+use tanist::core::object::{Key, ObjectId};
 use tanist::core::write::WriteId;
+use tanist::engine::rows;
+use tanist::engine::store::View as _;
 use tanist::wire::client::{Failure, OnConflict, Propose, Proposed, Submitted};
 use tanist::wire::registry::{Reply, Request};
 
 use super::clients::{Seen, see};
 use super::founding::{next_entry, sign};
 use super::history::Asked;
+use super::nodes::Node;
 use super::world::World;
 
 /// The live versions of every key after the heal phase.
@@ -59,6 +62,20 @@ impl World {
         None
     }
 
+    /// Whether a write's value rotted wherever it came to: one that was never acknowledged, on one disk.
+    /// That node goes on to list it, and nobody can repair it (seed 300072).
+    fn is_lost(&self, key: &Key, id: WriteId) -> bool {
+        let namespace = self.founding.namespace;
+        let object = ObjectId::new(namespace, key);
+        let holds = |node: &&Node| node.disk.key_row(namespace, key).siblings.version(id).is_some();
+        let rotted = |node: &Node| {
+            let value = node.disk.rows.get(&rows::value(object, id)).expect("memory reads");
+            value.is_some_and(|stored| rows::decode_value(&stored).is_err())
+        };
+        let mut holders = self.nodes.iter().filter(holds).peekable();
+        holders.peek().is_some() && holders.all(rotted)
+    }
+
     /// Reads the key through every node until all say the same, and hold the same.
     fn converge(&mut self, key: &Key) -> Option<Vec<WriteId>> {
         let mut state = String::new();
@@ -79,6 +96,9 @@ impl World {
             let held = replicas.into_iter().filter(|node| self.nodes[*node].counts());
             let rows = held.map(|node| self.nodes[node].disk.key_row(self.founding.namespace, key));
             views.extend(rows.map(|row| row.siblings.live_ids()));
+            for view in &mut views {
+                view.retain(|id| !self.is_lost(key, *id));
+            }
             if views.windows(2).all(|pair| pair[0] == pair[1]) {
                 return views.pop();
             }

@@ -443,7 +443,10 @@ impl World {
         if running.machine.counts().is_ok() {
             let counted = p11::on_counting(self, index);
             self.judge("P11", counted);
-            if let Some(rollback) = &mut self.nodes[index].rollback {
+            let incarnation = self.nodes[index].disk.incarnation;
+            if let Some(rollback) = &mut self.nodes[index].rollback
+                && Some(rollback.incarnation) == incarnation
+            {
                 rollback.counted = true;
             }
         }

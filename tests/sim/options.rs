@@ -38,12 +38,6 @@ impl Damage {
     pub fn loses_rows(self) -> bool {
         matches!(self, Damage::LostRows { .. } | Damage::Rotten)
     }
-
-    /// Whether acceptors keep what they promised. A disk that went back without anybody who noticed is
-    /// outside of what registers promise (P11).
-    pub fn keeps_acceptors(self) -> bool {
-        !matches!(self, Damage::Restored { .. } | Damage::Lying { .. })
-    }
 }
 
 /// The mix of a seed.

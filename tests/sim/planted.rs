@@ -13,7 +13,7 @@ use super::run;
 /// takes.
 type Row = (Plant, &'static str, u64);
 
-const PLANTED: [Row; 38] = [
+const PLANTED: [Row; 40] = [
     (NoOverlay, "P9", 9),
     (ReleaseEarly, "P1", 15),
     (LyingSync, "P9", 39),
@@ -25,7 +25,7 @@ const PLANTED: [Row; 38] = [
     (CountersAgain, "P4 (events)", 9),
     (OneCopy, "P9", 3),
     (OneCopy, "P2", 3),
-    (IndexAnswers, "P9", 9),
+    (IndexAnswers, "P9", 54),
     (ReadsAlone, "P1 (reads)", 18),
     (PeersForget, "P11", 9),
     (ListsNothing, "P2", 3),
@@ -52,10 +52,12 @@ const PLANTED: [Row; 38] = [
     (NoBan, "P6 (owners)", 60),
     (OrdinaryIntroduces, "P6 (owners)", 33),
     (ShortOfVotes, "P6", 3),
+    (ClockWins, "P1", 3),
+    (ClockWins, "P10", 3),
 ];
 
 /// All checks of a seed; each has to catch something.
-const CHECKS: [&str; 19] = [
+const CHECKS: [&str; 20] = [
     "P1",
     "P1 (reads)",
     "P2",
@@ -71,6 +73,7 @@ const CHECKS: [&str; 19] = [
     "P7",
     "P8",
     "P9",
+    "P10",
     "P11",
     "panic",
     "progress",

@@ -21,7 +21,7 @@ use tanist::wire::ownership::{Ballots, Campaign, Campaigned, Observe, Observed};
 use tanist::wire::register::{AskVerdict, Seal, Sealed, Verdict};
 use tanist::wire::registry::{Reply, Request};
 
-use super::checks::p3;
+use super::checks::{p3, p10};
 use super::dice::Dice;
 use super::founding::member_id;
 use super::history::Asked;
@@ -292,6 +292,7 @@ impl World {
         let mine = self.actor(client).mine.as_ref().filter(|_| fenced.is_some());
         let fence = mine.map(|mine| (fence_of(mine), mine.key.clone(), mine.proof.clone()));
         let author = self.founding.client.clone();
+        let nonce = self.dice.bytes();
         let write = Write {
             format: WRITE_FORMAT,
             cluster: self.founding.cluster,
@@ -302,9 +303,9 @@ impl World {
             parents: current.into_iter().collect(),
             body: if put { Body::put(&value) } else { Body::Delete },
             author: author.public(),
-            nonce: self.dice.bytes(),
+            nonce,
             fence: fence.as_ref().map(|(fence, _, _)| fence.clone()),
-            wall_ms: 0,
+            wall_ms: p10::wild_clock(nonce),
         };
         let proof = sign_one(&author, write.cluster, write.id().into());
         let signature = fence.as_ref().map(|(_, key, _)| sign_fence(key, write.cluster, write.id()));
@@ -540,7 +541,7 @@ impl World {
         {
             let clock = self.own_clock(other);
             let believes = self.actor(other).mine.as_ref().is_some_and(|mine| mine.owner.may_act(clock));
-            if believes && self.options.damage.keeps_acceptors() {
+            if believes && !self.forgot_unnoticed() {
                 self.fail("P6 (owners)", format!("clients {client} and {other} both own the resource"));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::checks::{p1, p2, p3, p4, p6, p7, p8, p9, p11};
+use super::checks::{p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11};
 use super::coverage::Coverage;
 use super::dice::Dice;
 use super::faults::Plant;
@@ -79,32 +79,37 @@ pub fn verdict(world: &mut World, last: &Final) {
         Ok(pairs) => world.coverage.p2_pairs += pairs,
         Err(what) => world.fail("P2", what),
     }
-    if world.options.damage.keeps_acceptors() {
+    if !world.forgot_unnoticed() {
         world.judge("P3", p3::at_end(world));
-        world.judge("P5 (registers)", p3::of_verdicts(world));
+        world.judge("P5 (registers)", p5::of_registers(world));
         world.judge("P6", p6::at_end(world));
         world.judge("P7", p7::at_end(world));
     }
     world.judge("P4", p4::at_end(world, last));
     world.judge("P4 (retries)", p4::of_retries(world));
-    world.judge("P5 (SDK)", p4::of_verdicts(world));
+    world.judge("P5 (SDK)", p5::of_siblings(world));
     world.judge("P8", p8::of_stores(world));
     world.judge("P9", p9::at_end(world, last));
+    match p10::at_end(world, last) {
+        Ok(behind) => world.coverage.behind_clocks += behind,
+        Err(what) => world.fail("P10", what),
+    }
     world.judge("P11", p11::at_end(world));
     world.coverage.live_at_end += last.values().map(Vec::len).sum::<usize>() as u64;
 }
 
-/// Runs `seed` again with a trace, and tells everything about it.
-pub fn explain(seed: u64, plant: Plant) -> String {
+/// Runs `seed` again with a trace, and tells everything about it, and whether a promise is broken.
+pub fn explain(seed: u64, plant: Plant) -> (String, bool) {
     let mut world = world(seed, plant, true);
     run_guarded(&mut world);
     let verdict = match &world.violation {
         Some(violation) => format!("{} is broken: {}", violation.check, violation.what),
         None => "no promise is broken".to_owned(),
     };
-    format!(
+    let told = format!(
         "{}\nseed {seed}, planted: {plant:?}: {verdict}\n{:?}\nagain: make sim SEED={seed} LINES=100000",
         world.trace(),
         world.options,
-    )
+    );
+    (told, world.violation.is_some())
 }

@@ -23,6 +23,13 @@ pub struct Rollback {
 }
 
 impl World {
+    /// Whether a node whose disk went back counted under its old name, because nobody that it could ask
+    /// remembered: the limit that P11 names. What acceptors promised and which events were stamped may be
+    /// forgotten then.
+    pub fn forgot_unnoticed(&self) -> bool {
+        self.nodes.iter().any(|node| node.rollback.as_ref().is_some_and(|rollback| rollback.counted))
+    }
+
     /// Notes what peers durably remember of a node whose old disk came back.
     pub fn note_rollback(&mut self, node: usize, batch: u64) {
         let Some(incarnation) = self.nodes[node].disk.incarnation else { return };

@@ -1,4 +1,4 @@
-//! P3 and P5 of registers: reads and writes of one register are linearizable, and a refusal is final.
+//! P3: reads and writes of one register are linearizable.
 //!
 //! Every applied write raises the generation by one, so the order of a register's states is known: it
 //! is enough to see that every generation has one write, that each names the one before, and that no answer
@@ -123,18 +123,6 @@ fn monotone(all: &[Said]) -> Result<(), String> {
                 "an answer asked for at {} shows generation {}, and {least} had been shown before",
                 said.asked, said.generation
             ));
-        }
-    }
-    Ok(())
-}
-
-/// What was refused, fenced or forbidden is never applied.
-pub fn of_verdicts(world: &World) -> Result<(), String> {
-    // Two writes of one generation are a matter of P3.
-    let Ok(made) = generations(&world.book) else { return Ok(()) };
-    for id in made.values() {
-        if world.book.refused.contains(id) {
-            return Err(format!("{id:?} was refused for good, and applied"));
         }
     }
     Ok(())

@@ -78,6 +78,9 @@ pub enum Plant {
     NoRepair,
     /// Past 64 siblings a replica merges nothing (attack 23).
     MergeCapped,
+    /// Of what lives side by side the latest by the clock stays, and what is earlier than what it replaces
+    /// does not (P10).
+    ClockWins,
     /// A deletion is collected on a timer (attack 16).
     TombstonesGo,
     /// A kept ancestor in a store is not what its author signed (P8). It is never sent.

@@ -72,6 +72,11 @@ fn rewrite_key_row(plant: Plant, world: &mut World, node: usize, value: &mut Byt
             let own = own.map(|stamp| stamp.stamp()).filter(|stamp| Some(stamp.actor) == actor);
             row.1 = own.map(|stamp| (stamp.actor, stamp.counter)).max();
         }
+        Plant::ClockWins => {
+            let clock = |version: &Version| version.write().wall_ms;
+            let latest = row.0.iter().map(|(version, _)| clock(version)).max();
+            row.0.retain(|(version, live)| !live || Some(clock(version)) == latest);
+        }
         Plant::UnsignedAncestor => {
             for (version, _) in row.0.iter_mut().filter(|(_, live)| !live) {
                 let mut proof: Proof = version.signed.proof().clone();
