@@ -359,10 +359,7 @@ const FAULTS: [(&str, &[Caught]); 23] = [
     ("a ballot reused after a time-out", &[Model("CachedAfterFailure")]),
     ("a ballot reused after a restart", &[Scenario("BallotsAgain"), Model("BallotReused")]),
     ("a promise given twice", &[Seeds("PromiseInMemory"), Model("AcceptIgnoresPromise")]),
-    (
-        "a quick read that compares no hashes",
-        &[Seeds("LookUnchecked"), Test("the_hash_in_a_quick_read_is_a_second_line")],
-    ),
+    ("a quick read that compares no hashes", &[Seeds("LookUnchecked"), Test("a_quick_read_compares_hashes")]),
     ("a quick read of any ballots", &[Seeds("LookUnchecked"), Model("QuickReadAnyBallot")]),
     ("an answer before the round is finished", &[Seeds("AnsweredEarly"), Model("AppliedEarly")]),
     (

@@ -1,14 +1,18 @@
 //! Rules of voters that random runs hardly need, each with a scenario that needs it. Played with the
 //! rule switched off, outside the engine, the scenario must fail.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tanist::core::identity::MemberId;
-use tanist::core::object::{Key, NamespaceId};
+use tanist::core::object::{Key, NamespaceId, ObjectId};
 use tanist::core::tenure;
 use tanist::engine::rows::{self, RegisterRow};
-use tanist::engine::store::View as _;
+use tanist::engine::store::{Batch, Change, View as _};
+use tanist::storage::Store as _;
 use tanist::storage::memory::Memory;
 use tanist::wire::client::Read;
 use tanist::wire::ownership::{Ballots, Campaign, Campaigned, Renewed};
@@ -144,4 +148,71 @@ fn attack_10a_no_renewal_is_heard_after_a_takeover_was_promised() {
     let renewed: Vec<Renewed> = [1, 3].map(|node| owner.renew(&mut cluster, id(node))).into();
     assert!(renewed.iter().all(|said| matches!(said, Renewed::TakeoverPromised { .. })), "{renewed:?}");
     assert_eq!(owner.renew(&mut cluster, id(2)), Renewed::OtherTenure);
+}
+
+/// Takes what was accepted under a ballot for what the reader holds of that ballot.
+fn compares_ballots_only() -> Spoil {
+    let mut known = BTreeMap::new();
+    Box::new(move |_, from, (to, _), mut message| {
+        match &mut message {
+            PeerMessage::AskRegister(ask) => drop(known.insert(from, ask.known)),
+            PeerMessage::ShowRegister(show) => {
+                if let (Some(shown), Some(known)) = (&mut show.shown, known.get(&to)) {
+                    (shown.hash, shown.state) = (*known, None);
+                }
+            }
+            _ => {}
+        }
+        Some(message)
+    })
+}
+
+/// A read of a register of which two acceptors hold different states of one ballot, as after a ballot
+/// that was used twice. Whether it asked for promises before it answered.
+fn a_read_of_two_states_of_one_ballot_begins_a_round(spoil: Option<Spoil>) -> bool {
+    let key = Key::try_from("k").unwrap();
+    let written = |value: &str| {
+        let mut cluster = Cluster::new();
+        let namespace = jobs(&mut cluster);
+        let write = cluster.write(namespace, "k", value, &[]);
+        applied(cluster.ask(id(1), write.clone()));
+        (cluster, namespace, write.signed.id())
+    };
+    let (other, namespace, write) = written("other");
+    let put = |key: Bytes| {
+        let value = other.nodes[&id(2)].store.memory.get(&key).unwrap().unwrap();
+        Change::Put { key, value }
+    };
+    let object = ObjectId::new(namespace, &key);
+    let changes = vec![put(rows::register(namespace, &key)), put(rows::value(object, write))];
+
+    let (mut cluster, same, _) = written("one");
+    let ballot =
+        |cluster: &Cluster| accepted(&cluster.nodes[&id(2)].store.memory, same, &key).accepted.unwrap().0;
+    assert_eq!((same, ballot(&cluster)), (namespace, ballot(&other)), "the same course, but for the value");
+    let store = &cluster.nodes[&id(2)].store.memory;
+    store.commit(&Batch { number: store.last_batch() + 1, changes }).unwrap();
+    cluster.restart(id(2));
+    cluster.pass(1_000);
+    cluster.cut = [id(3)].into();
+    cluster.pass(1_000);
+    let began = Rc::new(Cell::new(false));
+    let (seen, mut spoil) = (Rc::clone(&began), spoil);
+    cluster.spoil = Some(Box::new(move |now, from, to, message| {
+        seen.set(seen.get() || matches!(message, PeerMessage::PrepareRegister(_)));
+        match &mut spoil {
+            Some(spoil) => spoil(now, from, to, message),
+            None => Some(message),
+        }
+    }));
+    let author = cluster.author.clone();
+    cluster.start(id(1), Read { namespace, key: key.clone(), local: false, history: false }, &author);
+    cluster.pass(5_000);
+    began.get()
+}
+
+#[test]
+fn a_quick_read_compares_hashes() {
+    assert!(a_read_of_two_states_of_one_ballot_begins_a_round(None));
+    assert!(!a_read_of_two_states_of_one_ballot_begins_a_round(Some(compares_ballots_only())));
 }
