@@ -120,7 +120,8 @@ impl World {
                 let request = World::submission(&prepared);
                 let reply = self.call(node, Asked::Submit(prepared.id()), &request);
                 match reply {
-                    Some(Reply::Submitted(Submitted::Applied { siblings, .. })) if siblings.is_empty() => {}
+                    Some(Reply::Submitted(Submitted::Applied { siblings, .. }))
+                        if siblings.iter().all(|id| self.is_lost(key, *id)) => {}
                     other => {
                         let what =
                             format!("a write of {key} through node {node} after healing ended in {other:?}");

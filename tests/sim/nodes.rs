@@ -501,7 +501,12 @@ impl World {
         message.encode(envelope).encode_into(&mut bytes);
         let bytes = bytes.freeze();
         self.coverage.messages += 1;
-        let ways = self.net.ways(&mut self.dice, Place::Node(from), Place::Node(to));
+        let mut ways = self.net.ways(&mut self.dice, Place::Node(from), Place::Node(to));
+        if matches!(message, PeerMessage::Forward(_)) {
+            // A stream carries it once, and no node sends it again: its answer is what the client is told
+            // (seed 402409).
+            ways.truncate(1);
+        }
         self.coverage.lost_messages += u64::from(ways.is_empty());
         for way in ways {
             self.after(way, Event::Frame { from, to, bytes: bytes.clone() });

@@ -41,7 +41,7 @@ const PLANTED: [Row; 40] = [
     (PromiseInMemory, "P3", 3),
     (PromiseInMemory, "P6", 3),
     (VotesInMemory, "P9", 27),
-    (SaysNothing, "P3", 3),
+    (SaysNothing, "P3", 15),
     (SaysYes, "P3", 12),
     (AnsweredEarly, "P3", 3),
     (LookUnchecked, "P3", 3),
@@ -53,7 +53,7 @@ const PLANTED: [Row; 40] = [
     (OrdinaryIntroduces, "P6 (owners)", 33),
     (ShortOfVotes, "P6", 3),
     (ClockWins, "P1", 3),
-    (ClockWins, "P10", 3),
+    (ClockWins, "P10", 12),
 ];
 
 /// All checks of a seed; each has to catch something.
