@@ -66,7 +66,19 @@ fn storms(nodes: usize) {
     for storm in 0..storms {
         let length = Duration::from_secs(seconds / storms);
         let amnesia = [Blow::Wipe, Blow::Restore][(storm as usize + nodes / 2 + seed as usize) % 2];
+        let _again = Again(format!("make chaos DURATION={seconds} NODES={nodes} SEED={seed}"));
         run(storm_of(nodes, length, seed + storm, amnesia));
+    }
+}
+
+/// Says how to run a storm again, if it fails.
+struct Again(String);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("again: {}", self.0);
+        }
     }
 }
 
