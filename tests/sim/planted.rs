@@ -13,7 +13,7 @@ use super::run;
 /// takes.
 type Row = (Plant, &'static str, u64);
 
-const PLANTED: [Row; 40] = [
+const PLANTED: [Row; 42] = [
     (NoOverlay, "P9", 9),
     (ReleaseEarly, "P1", 15),
     (LyingSync, "P9", 39),
@@ -41,9 +41,11 @@ const PLANTED: [Row; 40] = [
     (PromiseInMemory, "P3", 3),
     (PromiseInMemory, "P6", 3),
     (VotesInMemory, "P9", 27),
+    (PromiseInMemory, "P9", 3),
     (SaysNothing, "P3", 15),
     (SaysYes, "P3", 12),
-    (AnsweredEarly, "P3", 3),
+    (AnsweredEarly, "P3", 9),
+    (AnsweredEarly, "P9 (registers)", 3),
     (LookUnchecked, "P3", 3),
     (ShowsAccepted, "P3 (local)", 12),
     (WipedVotes, "P3", 3),
@@ -57,7 +59,7 @@ const PLANTED: [Row; 40] = [
 ];
 
 /// All checks of a seed; each has to catch something.
-const CHECKS: [&str; 20] = [
+const CHECKS: [&str; 21] = [
     "P1",
     "P1 (reads)",
     "P2",
@@ -73,6 +75,7 @@ const CHECKS: [&str; 20] = [
     "P7",
     "P8",
     "P9",
+    "P9 (registers)",
     "P10",
     "P11",
     "panic",

@@ -691,6 +691,8 @@ impl World {
             (About::Write(id), Reply::Submitted(Submitted::Applied { .. }))
             | (About::Verdict(id), Reply::Verdict(Verdict::Applied { .. })) => {
                 self.book.applied.entry(*id).or_insert(now);
+                let durable = p3::is_chosen(self, *id, self.book.entries[id].signed.write());
+                self.judge("P9 (registers)", durable);
             }
             (About::Write(id), Reply::Submitted(Submitted::Refused { .. } | Submitted::Fenced(_)))
             | (About::Verdict(id), Reply::Verdict(Verdict::Refused { .. } | Verdict::Fenced(_))) => {
@@ -701,6 +703,8 @@ impl World {
                 Reply::Campaigned(Campaigned { result: Ballots::Chosen { ballot, votes }, .. }),
             ) => {
                 self.book.applied.entry(*id).or_insert(now);
+                let durable = p3::is_chosen(self, *id, self.book.entries[id].signed.write());
+                self.judge("P9 (registers)", durable);
                 let entry = &self.book.entries[id];
                 let signed = SignedWrite::clone(&entry.signed);
                 self.proved(node, signed, &entry.value.clone(), *ballot, votes.clone());

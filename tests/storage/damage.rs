@@ -297,63 +297,24 @@ fn size(path: &Path) -> u64 {
 }
 
 /// What a start on each kind of file makes of each damage, in the order of [`DAMAGES`].
+#[rustfmt::skip]
 fn expected(kind: &str) -> [End; 9] {
     use End::{NewActor as N, Partly as P, Refused as R, Whole as W};
     match kind {
-        //                      gone half empty mid end garbage longer folder unreadable
-        "FORMAT" =>
-        /*       */
-        {
-            [R, R, R, R, R, R, R, R, R]
-        }
-        "LOCK" =>
-        /*         */
-        {
-            [W, W, W, W, W, W, W, R, R]
-        }
-        "incarnation" =>
-        /*  */
-        {
-            [N, N, N, N, N, N, N, R, R]
-        }
+        //  gone half empty mid end garbage longer folder unreadable
+        "FORMAT"          => [R, R, R, R, R, R, R, R, R],
+        "LOCK"            => [W, W, W, W, W, W, W, R, R],
+        "incarnation"     => [N, N, N, N, N, N, N, R, R],
         // One of its two slots is enough.
-        "high-water" =>
-        /*   */
-        {
-            [N, W, N, W, W, N, W, R, R]
-        }
-        "reserve" =>
-        /*      */
-        {
-            [W, W, W, W, W, W, W, R, R]
-        }
-        "data/CURRENT" =>
-        /* */
-        {
-            [N, N, N, N, N, N, N, R, R]
-        }
-        "data/IDENTITY" =>
-        /**/
-        {
-            [W, W, W, W, W, W, W, R, W]
-        }
-        "data/LOCK" =>
-        /*    */
-        {
-            [W, W, W, W, W, W, W, R, R]
-        }
-        "data/LOG" =>
-        /*     */
-        {
-            [W, W, W, W, W, W, W, R, R]
-        }
+        "high-water"      => [N, W, N, W, W, N, W, R, R],
+        "reserve"         => [W, W, W, W, W, W, W, R, R],
+        "data/CURRENT"    => [N, N, N, N, N, N, N, R, R],
+        "data/IDENTITY"   => [W, W, W, W, W, W, W, R, W],
+        "data/LOCK"       => [W, W, W, W, W, W, W, R, R],
+        "data/LOG"        => [W, W, W, W, W, W, W, R, R],
         "data/MANIFEST-*" => [N, N, N, N, N, N, W, R, R],
-        "data/OPTIONS-*" => [W, W, W, W, W, W, W, W, W],
-        "data/*.log" =>
-        /*   */
-        {
-            [N, N, N, N, N, N, W, N, R]
-        }
+        "data/OPTIONS-*"  => [W, W, W, W, W, W, W, W, W],
+        "data/*.log"      => [N, N, N, N, N, N, W, N, R],
         "data/*.sst, oldest" | "data/*.sst, newest" => [N, N, N, P, N, N, N, N, R],
         _ => panic!("no expectation of {kind}"),
     }

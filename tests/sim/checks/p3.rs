@@ -10,7 +10,7 @@ use tanist::core::identity::MemberId;
 use tanist::core::limits;
 use tanist::core::object::ObjectId;
 use tanist::core::version::Version;
-use tanist::core::write::WriteId;
+use tanist::core::write::{Write, WriteId};
 use tanist::engine::rows::{self, RegisterRow};
 use tanist::engine::store::View as _;
 
@@ -80,13 +80,17 @@ pub fn at_end(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// What a node shows without asking anybody is chosen (attack 20): a majority holds it, or what came
-/// after it. A state remembers the last writes, so that later ones show it, too.
+/// What a node shows without asking anybody is chosen (attack 20).
 pub fn on_local_reply(world: &World, node: usize, version: &Version) -> Result<(), String> {
+    is_chosen(world, version.id(), version.write()).map_err(|why| format!("node {node} shows alone: {why}"))
+}
+
+/// A majority has a write on its disks, or what came after it. A state remembers the last writes, so that
+/// later ones show it, too. Not claimed when a disk lost something.
+pub fn is_chosen(world: &World, id: WriteId, write: &Write) -> Result<(), String> {
     if !world.damaged.is_empty() {
         return Ok(());
     }
-    let (id, write) = (version.id(), version.write());
     let replicas = world.config.replicas(write.namespace, ObjectId::new(write.namespace, &write.key));
     let row = rows::register(write.namespace, &write.key);
     let remembers = |member: &MemberId| {
@@ -101,7 +105,7 @@ pub fn on_local_reply(world: &World, node: usize, version: &Version) -> Result<(
     if count > replicas.len() / 2 {
         Ok(())
     } else {
-        Err(format!("{}: node {node} shows {id:?} alone, and {count} of its replicas hold it", write.key))
+        Err(format!("{count} of the replicas of {} hold {id:?}", write.key))
     }
 }
 

@@ -5,13 +5,14 @@
 
 use bytes::Bytes;
 use tanist::core::chain::{Ballot, Chain};
-use tanist::core::object::Key;
+use tanist::core::object::{Key, NamespaceId};
 use tanist::core::version::Version;
 use tanist::core::write::WriteId;
-use tanist::engine::rows::{self, AcceptorRow};
+use tanist::engine::rows::{self, AcceptorRow, RegisterRow};
 use tanist::engine::store::View as _;
 use tanist::wire::client::{Outcome, Submitted};
 use tanist::wire::peer::Known;
+use tanist::wire::register::{Accepted as AcceptedState, Promised};
 use tanist::wire::registry::{PeerMessage, Reply};
 
 use crate::healing::Final;
@@ -37,6 +38,16 @@ pub fn on_send(world: &World, node: usize, message: &PeerMessage) -> Result<(), 
             Err(_) => Ok(()),
         },
         PeerMessage::Accepted(m) if m.answer.is_ok() => promised(world, node, m.chain, m.number, m.ballot),
+        PeerMessage::PromisedRegister(m) if matches!(m.answer, Promised::Yes(_)) => {
+            held(world, node, (m.namespace, &m.key), m.ballot, |row| row.promised)
+        }
+        PeerMessage::AcceptedRegister(m) if matches!(m.answer, AcceptedState::Yes { .. }) => {
+            held(world, node, (m.namespace, &m.key), m.ballot, accepted)
+        }
+        PeerMessage::ShowRegister(m) => match m.shown.as_ref().and_then(|shown| shown.ballot) {
+            Some(ballot) => held(world, node, (m.namespace, &m.key), ballot, accepted),
+            None => Ok(()),
+        },
         _ => Ok(()),
     }
 }
@@ -139,6 +150,31 @@ fn stamped(world: &World, node: usize, key: &Key, version: &Version) -> Result<(
             ))
         }
         None => Ok(()),
+    }
+}
+
+fn accepted(row: &RegisterRow) -> Option<Ballot> {
+    row.accepted.as_ref().map(|(ballot, _)| *ballot)
+}
+
+/// What an acceptor of a register says of a ballot is on its disk, unless that lost the row since.
+fn held(
+    world: &World,
+    node: usize,
+    (namespace, key): (NamespaceId, &Key),
+    ballot: Ballot,
+    at: impl Fn(&RegisterRow) -> Option<Ballot>,
+) -> Result<(), String> {
+    if world.damaged.contains(&node) && world.options.damage.loses_rows() {
+        return Ok(());
+    }
+    let row = world.nodes[node].disk.rows.get(&rows::register(namespace, key)).expect("memory reads");
+    let row: RegisterRow =
+        row.map_or_else(RegisterRow::default, |row| rows::decode(&row).expect("it decodes"));
+    if at(&row) >= Some(ballot) {
+        Ok(())
+    } else {
+        Err(format!("node {node} speaks of {ballot:?} of {key}, and its disk does not know of it"))
     }
 }
 
