@@ -99,6 +99,7 @@ const PLAYED: [Attack; 60] = [
         &[
             "attack_09_a_ballot_is_not_used_again_after_a_restart",
             "attack_09_no_ballot_is_used_again_after_a_restart",
+            "attack_09_an_acceptor_takes_no_other_bytes_at_a_ballot_that_it_accepted",
         ],
     ),
     (

@@ -1,9 +1,11 @@
 //! Attacks on registers and ownership, by their numbers.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use tanist::core::chain::{ConfigChange, Grant, Rights};
-use tanist::core::identity::SecretKey;
+use tanist::core::identity::{Incarnation, SecretKey};
 use tanist::core::limits;
 use tanist::core::object::{Key, NamespaceId};
 use tanist::core::signature::sign_one;
@@ -14,6 +16,7 @@ use tanist::engine::rows::{self, RegisterRow};
 use tanist::engine::store::View as _;
 use tanist::wire::client::{Failure, Submit, Submitted};
 use tanist::wire::ownership::{Ballots, Campaigned, Observe, Renewed};
+use tanist::wire::peer::Envelope;
 use tanist::wire::register::{Accepted, AskVerdict, Verdict};
 use tanist::wire::registry::{PeerMessage, Reply};
 
@@ -174,6 +177,50 @@ fn r1_a_repeated_acceptance_promises_nothing_that_a_higher_promise_forbids() {
             assert!(!matches!(answer.answer, Accepted::Yes { next: true, .. }), "{answer:?}");
         }
     }
+}
+
+/// A member uses one ballot for two writes: whoever holds the first takes no other bytes, and counts it.
+#[test]
+fn attack_09_an_acceptor_takes_no_other_bytes_at_a_ballot_that_it_accepted() {
+    let accept_of = |value: &str| {
+        let mut cluster = Cluster::new();
+        let namespace = jobs(&mut cluster);
+        let kept = Rc::new(RefCell::new(None));
+        let seen = Rc::clone(&kept);
+        cluster.spoil = Some(Box::new(move |_, _, (to, _), message| match message {
+            PeerMessage::AcceptRegister(accept) => {
+                if to == id(2) {
+                    *seen.borrow_mut() = Some(accept);
+                }
+                None
+            }
+            other => Some(other),
+        }));
+        let (author, write) = (cluster.author.clone(), cluster.write(namespace, "k", value, &[]));
+        cluster.start(id(1), write, &author);
+        cluster.run();
+        let accept = kept.borrow_mut().take();
+        (cluster, namespace, accept.expect("an accept for node 2"))
+    };
+    let (mut cluster, namespace, one) = accept_of("one");
+    let (.., other) = accept_of("other");
+    assert_eq!(one.ballot, other.ballot, "the same course, but for the value");
+    assert_ne!(one.state, other.state);
+    let answers = Rc::new(RefCell::new(Vec::new()));
+    let heard = Rc::clone(&answers);
+    cluster.spoil = Some(Box::new(move |_, _, _, message| {
+        if let PeerMessage::AcceptedRegister(accepted) = &message {
+            heard.borrow_mut().push(accepted.answer.clone());
+        }
+        Some(message)
+    }));
+    let envelope = Envelope { incarnation: Incarnation([1; 16]), synced: 1 };
+    cluster.deliver(id(1), id(2), envelope, &one.clone().into());
+    assert!(matches!(answers.take()[..], [Accepted::Yes { .. }]));
+    cluster.deliver(id(1), id(2), envelope, &other.into());
+    assert!(matches!(answers.take()[..], [Accepted::OtherBytes]));
+    assert_eq!(row(&cluster, 2, namespace).accepted, Some((one.ballot, one.state)));
+    assert_eq!(cluster.nodes[&id(2)].machine.counters().contradictions, 1);
 }
 
 #[test]
